@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# ---------------------------------------------------------------- collectives on a ring
+# Collectives on a ring.
 # Source: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
 # workstations", 2009. Unit: bytes sent by one rank (it receives as many).
 
@@ -59,7 +59,7 @@ def send_bytes(payload: float) -> float:
     return payload
 
 
-# ---------------------------------------------------------------- tensor parallelism, one layer
+# Tensor parallelism, one layer.
 # Source: Shoeybi et al., "Megatron-LM: Training Multi-Billion Parameter Language Models Using
 # Model Parallelism", 2019, section 3.
 
@@ -113,7 +113,7 @@ def gathered_mlp_payload(d: int, f: int, element_bytes: int) -> int:
     return 2 * d * f * element_bytes
 
 
-# ---------------------------------------------------------------- the vocabulary
+# The vocabulary.
 
 
 def padded_vocab(vocab: int, ranks: int) -> int:
@@ -150,19 +150,15 @@ def logits_shard_bytes(
 
 def head_bytes(batch: int, sequence: int, d: int, element_bytes: int, ranks: int) -> float:
     """Ideal bytes a rank sends for the head: one all-reduce of (B, T, d), in the backward pass."""
-    return ring_all_reduce_bytes(
-        tp_all_reduce_payload(batch, sequence, d, element_bytes), ranks
-    )
+    return ring_all_reduce_bytes(tp_all_reduce_payload(batch, sequence, d, element_bytes), ranks)
 
 
 def embedding_bytes(batch: int, sequence: int, d: int, element_bytes: int, ranks: int) -> float:
     """Ideal bytes a rank sends for the embedding: one all-reduce of (B, T, d), forward."""
-    return ring_all_reduce_bytes(
-        tp_all_reduce_payload(batch, sequence, d, element_bytes), ranks
-    )
+    return ring_all_reduce_bytes(tp_all_reduce_payload(batch, sequence, d, element_bytes), ranks)
 
 
-# ---------------------------------------------------------------- links
+# Links.
 
 
 @dataclass(frozen=True)
@@ -220,7 +216,7 @@ def tp_layer_seconds(
     return seconds_over_link(tp_layer_bytes(batch, sequence, d, element_bytes, ranks), link)
 
 
-# ---------------------------------------------------------------- parameters
+# Parameters.
 # Unit: parameters (elements), biases included.
 
 

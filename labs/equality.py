@@ -1,0 +1,64 @@
+"""What "equal to one device" means in this course, and how far two results are apart.
+
+max|difference| <= eps * max(max|reference|, largest gradient of the model), for a mean loss and
+inputs N(0, 1). The scale is the model's, not the tensor's own: the gradient of a key bias is zero
+in truth (softmax does not feel a constant added to all scores of a query), so what is computed for
+it is rounding, and its own size is no measure of anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+EPS = {torch.float64: 1e-12, torch.float32: 1e-5}
+"""fp64 tells a fault from rounding; fp32 parts by summation order alone (its unit is 6e-8)."""
+
+BF16_UNIT = 2.0**-8
+"""Largest relative rounding of one bf16 operation: 8 bits of significand."""
+
+
+def bf16_eps(ranks: int, layers: int = 1) -> float:
+    """eps for bf16: (2 + t) roundings of 2^-8 for each pair of layers.
+
+    A rank rounds its hidden activations (1) and its partial output (1); adding t partials rounds
+    t-1 times, the bias once more. The reference rounds as well, but fewer times. First order, with
+    no two errors cancelling: t = 2 gives 1.6e-2, t = 4 gives 2.3e-2 for one pair.
+    """
+    return layers * (2 + ranks) * BF16_UNIT
+
+
+@dataclass(frozen=True)
+class Gap:
+    """How far one tensor is from its reference, and how far it may be."""
+
+    name: str
+    difference: float
+    bound: float
+
+    @property
+    def ok(self) -> bool:
+        """Within the bound. Not a number is never within."""
+        return self.difference <= self.bound
+
+
+def gap(name: str, got: torch.Tensor, reference: torch.Tensor, scale: float, eps: float) -> Gap:
+    """Compare one tensor; `scale` is the largest gradient of the model (0: the tensor's own size).
+
+    A wrong shape is infinitely far: values are compared place by place, never broadcast.
+    """
+    if got.shape != reference.shape:
+        return Gap(name, float("inf"), eps * scale)
+    size = max(reference.abs().max().item(), scale) if reference.numel() else scale
+    apart = (got - reference).abs().max().item() if reference.numel() else 0.0
+    return Gap(name, apart, eps * size)
+
+
+def gaps(
+    got: Mapping[str, torch.Tensor], reference: Mapping[str, torch.Tensor], eps: float
+) -> list[Gap]:
+    """Compare the gradients of a model by name, all against the largest gradient among them."""
+    scale = max(tensor.abs().max().item() for tensor in reference.values())
+    return [gap(name, got[name], reference[name], scale, eps) for name in reference]
