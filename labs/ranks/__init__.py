@@ -1,0 +1,29 @@
+"""Experiments as processes: launch a function on real torchrun ranks, watch, count, clean up.
+
+    from labs import ranks
+
+    def hello():                                   # runs on every rank
+        import torch, torch.distributed as dist
+        x = torch.ones(8) * dist.get_rank()
+        dist.all_reduce(x)
+        return x
+
+    run = ranks.launch(hello, ranks=4)
+    run.values      # what each rank returned
+    run.ledger      # what each rank sent
+
+This package knows no topic of the course.
+"""
+
+from labs.ranks.devices import place
+from labs.ranks.launch import default_mode, launch
+from labs.ranks.ledger import Ledger, Row
+from labs.ranks.on_rank import allocations, keep, name_axis, phase, say, section, step
+from labs.ranks.run import Run, RunFailed
+from labs.ranks.ship import Cell, Source
+from labs.ranks.supervised import warm_up
+
+__all__ = [
+    "Cell", "Ledger", "Row", "Run", "RunFailed", "Source", "allocations", "default_mode", "keep",
+    "launch", "name_axis", "phase", "place", "say", "section", "step", "warm_up",
+]  # fmt: skip

@@ -1,0 +1,192 @@
+"""The rank's account of its own communication, taken where every call must pass.
+
+All of torch's communication (dist.*, DTensor, FSDP, DDP, pipelining, forward or backward, from any
+thread) ends in one of about twenty `c10d` operators. Their CPU and CUDA kernels are replaced by
+ones that write a line and call the original. No other operation is touched, so counting does not
+distort what it counts. One line more for the clock: waits, seen at `dist.Work.wait`.
+"""
+
+import contextlib
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+
+from labs.ranks import wire
+
+
+@dataclass(frozen=True)
+class _Group:
+    """What the account needs to know of a process group."""
+
+    axis: str
+    ranks: tuple[int, ...]
+    position: int  # this rank's place in the group
+    backend: str
+
+
+def _bytes(value: object) -> int:
+    """Bytes of all tensors in nested lists."""
+    if isinstance(value, torch.Tensor):
+        return value.numel() * value.element_size()
+    if isinstance(value, (list, tuple)):
+        return sum(_bytes(item) for item in value)
+    return 0
+
+
+class Book:
+    """Rows of calls, kept summed up; single events only inside `timeline`."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.axes: dict[str, str] = {}
+        self.section = ""
+        self.phase_name: str | None = None
+        self.events: list[dict] = []
+        self.recording = False
+        self._rows: dict[tuple, list[float]] = {}
+        self._groups: dict[str, _Group] = {}
+        self._works: dict[int, tuple[object, dict]] = {}
+        self._last_event: dict | None = None
+        self._lock = threading.Lock()
+
+    def group(self, group: dist.ProcessGroup) -> _Group:
+        name = group.group_name
+        known = self._groups.get(name)
+        if known is None:
+            ranks = tuple(dist.get_process_group_ranks(group))
+            whole = group == dist.group.WORLD
+            axis = self.axes.get(name) or (
+                "world" if whole else "ranks " + ",".join(map(str, ranks))
+            )
+            known = _Group(axis, ranks, group.rank(), dist.get_backend(group))
+            self._groups[name] = known
+        return known
+
+    def name_axis(self, group: dist.ProcessGroup, axis: str) -> None:
+        self.axes[group.group_name] = axis
+        self._groups.pop(group.group_name, None)
+
+    def phase(self) -> str:
+        """forward, backward (any code that runs inside the autograd engine), or as named."""
+        if self.phase_name:
+            return self.phase_name
+        return "forward" if torch._C._current_graph_task_id() == -1 else "backward"
+
+    def post(self, call: wire.Call, args: tuple) -> None:
+        """One call to a c10d operator is about to start."""
+        group = self.group(dist.ProcessGroup.unbox(args[call.group_at]))
+        payload = _bytes(args[call.input_at])
+        peer = args[call.peer_at] if call.peer_at is not None and len(args) > call.peer_at else None
+        cost = wire.cost(group.backend, call.op, payload, len(group.ranks), group.position, peer)
+        phase = self.phase()
+        key = (self.section, call.op, group.axis, phase, cost.algorithm)
+        with self._lock:
+            row = self._rows.setdefault(key, [0, 0, 0.0, 0.0])
+            row[0] += 1
+            row[1] += payload
+            row[2] += cost.wire
+            row[3] += cost.ideal
+        if self.recording:
+            event = dict(
+                rank=self.rank, section=self.section, op=call.op, axis=group.axis, phase=phase,
+                payload_bytes=payload, start=time.time(), end=None,
+            )  # fmt: skip
+            if call.op in ("send", "recv") and peer is not None:
+                event["peer"] = group.ranks[peer]
+            self.events.append(event)
+            self._last_event = event
+
+    def started(self, work: object) -> None:
+        """A call returned its handle: the event it belongs to ends when the handle is waited for."""
+        if self._last_event is not None:
+            self._works[id(work)] = (work, self._last_event)
+            self._last_event = None
+
+    def waited(self, work: object) -> None:
+        held = self._works.pop(id(work), None)
+        if held is not None:
+            held[1]["end"] = time.time()
+
+    def rows(self) -> list[list]:
+        """[rank, section, op, axis, phase, algorithm, count, payload, wire, ideal] a row."""
+        with self._lock:
+            return [[self.rank, *key, *values] for key, values in self._rows.items()]
+
+    @contextlib.contextmanager
+    def in_section(self, name: str, timeline: bool) -> Iterator[None]:
+        outer = (self.section, self.recording)
+        self.section, self.recording = name, timeline
+        try:
+            yield
+        finally:
+            self.section, self.recording = outer
+
+    @contextlib.contextmanager
+    def in_phase(self, name: str) -> Iterator[None]:
+        outer, self.phase_name = self.phase_name, name
+        try:
+            yield
+        finally:
+            self.phase_name = outer
+
+
+def _booked(book: Book, call: wire.Call, kernel: object):  # noqa: ANN202
+    def booked(keyset, *args, **kwargs):  # noqa: ANN001, ANN202
+        book.post(call, args)
+        return kernel.call_boxed(keyset, *args, **kwargs)
+
+    return booked
+
+
+def _follow_waits(book: Book) -> None:
+    """Let the handle of each call, and the wait for it, be known to the book."""
+
+    def following(method):  # noqa: ANN001, ANN202
+        def call(self, *args, **kwargs):  # noqa: ANN001, ANN202
+            work = method(self, *args, **kwargs)
+            if book.recording:
+                book.started(work)
+            return work
+
+        return call
+
+    for name in wire.GROUP_METHODS:
+        if hasattr(dist.ProcessGroup, name):
+            setattr(dist.ProcessGroup, name, following(getattr(dist.ProcessGroup, name)))
+    wait = dist.Work.wait
+
+    def waiting(self, *args, **kwargs):  # noqa: ANN001, ANN202
+        try:
+            return wait(self, *args, **kwargs)
+        finally:
+            if book._works:
+                book.waited(self)
+
+    dist.Work.wait = waiting
+
+
+def open_book(rank: int) -> tuple[Book, torch.library.Library]:
+    """Start the account of this process. Keep the library alive: it holds the replaced kernels."""
+    book = Book(rank)
+    library = torch.library.Library("c10d", "IMPL")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Warning only once for all operators")
+        warnings.filterwarnings("ignore", "\\s*Overriding a previously registered kernel")
+        for call in wire.CALLS:
+            operator = getattr(torch.ops.c10d, call.operator).default
+            for device in ("CPU", "CUDA"):
+                try:
+                    kernel = torch.library.get_kernel(operator, device)
+                except RuntimeError:  # this build has no kernel for the device
+                    continue
+                library.impl(
+                    operator, _booked(book, call, kernel), device,
+                    with_keyset=True, allow_override=True,
+                )  # fmt: skip
+    _follow_waits(book)
+    return book, library

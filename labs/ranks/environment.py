@@ -1,0 +1,49 @@
+"""The environment a run gets: the caller's, less whatever another launcher left in it.
+
+A notebook may itself live inside a SLURM job, a torchrun or an MPI session whose RANK,
+MASTER_ADDR and the like describe somebody else's world. None of that may decide here.
+"""
+
+import os
+import socket
+from collections.abc import Mapping
+
+_FOREIGN_PREFIXES = (
+    "MASTER_", "SLURM_", "TORCHELASTIC_", "GROUP_", "ROLE_", "PET_", "PMI_", "PMIX_", "OMPI_",
+    "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+)  # fmt: skip
+_FOREIGN_NAMES = {"RANK", "WORLD_SIZE", "NODE_RANK", "TORCH_NCCL_ASYNC_ERROR_HANDLING"}
+
+
+def loopback() -> str:
+    """The loopback interface's name: `lo` on Linux, `lo0` on macOS."""
+    names = [name for _, name in socket.if_nameindex()]
+    return next((name for name in ("lo", "lo0") if name in names), "lo")
+
+
+def for_ranks(threads: int, path: list[str], extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Environment of one launch on this machine alone. os.environ is read and never changed.
+
+    threads: CPU threads a rank; path: folders the ranks import from; extra: set last, as given.
+    """
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in _FOREIGN_NAMES and not name.startswith(_FOREIGN_PREFIXES)
+    }
+    env.update(
+        OMP_NUM_THREADS=str(threads),
+        MKL_NUM_THREADS=str(threads),
+        GLOO_SOCKET_IFNAME=loopback(),
+        NCCL_SOCKET_IFNAME=loopback(),
+        # The store asks the resolver for the name of each rank that connects; without a name
+        # server that takes 5 s. Loopback needs no resolver.
+        RES_OPTIONS="attempts:0",
+        PYTHONPATH=os.pathsep.join(path),
+        PYTHONUNBUFFERED="1",
+        PYTHONUTF8="1",
+        KINETO_LOG_LEVEL="99",
+        TORCH_CPP_LOG_LEVEL="ERROR",
+    )
+    env.update(extra or {})
+    return env

@@ -1,0 +1,222 @@
+"""From a function to a finished run: start torchrun, watch it, end it, read what the ranks wrote.
+
+    launch(fn, ranks=4) ─► folder with the job ─► supervisor ─► torchrun ─► ranks ─► reports ─► Run
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from labs.ranks import devices, environment, output, processes, ship
+from labs.ranks.run import Run, RunFailed, gather, root_cause, tell
+from labs.ranks.status import Status
+from labs.ranks.supervised import supervisor
+from labs.ranks.supervisor import free_port
+
+COURSE = Path(__file__).resolve().parents[2]
+_RANK = Path(__file__).with_name("rank.py")
+_POLL = 0.02
+_GRACE = 1.5  # seconds the other ranks get after the first error or death
+_OUTPUT_LIMIT = 256 * 2**20  # bytes printed by one rank
+
+
+def default_mode() -> tuple[str, str]:
+    """warm or cold, and why. LABS_MODE=cold (or warm) decides."""
+    asked = os.environ.get("LABS_MODE")
+    if asked in ("warm", "cold"):
+        return asked, f"LABS_MODE={asked}"
+    if processes.LINUX:
+        return "warm", "fork is safe on Linux"
+    return "cold", f"fork is not safe on {sys.platform}"
+
+
+def launch(
+    function: Callable,
+    ranks: int = 4,
+    *,
+    args: tuple = (),
+    kwargs: Mapping[str, object] | None = None,
+    limit: float = 60.0,
+    mode: str | None = None,
+    env: Mapping[str, str] | None = None,
+    status: bool = True,
+) -> Run:
+    """Run `function(*args, **kwargs)` on `ranks` real torchrun ranks and return what they report.
+
+    function, and functions among the arguments: of an importable module, or of the notebook.
+    limit: seconds until the run is ended. mode: "warm", "cold" or None (the default of this
+    machine). env: variables of this launch alone.
+
+    Raises ValueError before anything starts when `ranks` cannot be; RunFailed, which holds what
+    the ranks had reported, when a rank fails, is killed, or the limit is reached.
+    """
+    placement = devices.place(ranks)
+    mode = mode or default_mode()[0]
+    if mode not in ("warm", "cold"):
+        raise ValueError(f"mode must be 'warm' or 'cold', got {mode!r}")
+    folder = Path(tempfile.mkdtemp(prefix="labs-"))
+    line = Status(str(placement), quiet=not status)
+    try:
+        job = dict(
+            threads=placement.threads, backend=placement.backend, device=placement.device,
+            limit=limit,
+        )  # fmt: skip
+        ship.write(job, function, args, dict(kwargs or {}), folder)
+        for _ in range(3):  # another program may take the port between the test and torchrun
+            attempt = _Attempt(folder, placement, mode, limit, dict(env or {}), line)
+            run = attempt.run()
+            if not attempt.port_taken():
+                break
+        if run.failure:
+            raise RunFailed(run)
+        return run
+    finally:
+        line.done()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def torchrun_arguments(ranks: int, port: int) -> list[str]:
+    """The options of every launch: this machine alone, by addresses that need no resolver."""
+    return [
+        "--nnodes", "1", "--node-rank", "0", "--nproc-per-node", str(ranks),
+        "--master-addr", "127.0.0.1", "--master-port", str(port), "--local-addr", "127.0.0.1",
+        "--monitor-interval", "0.02",
+    ]  # fmt: skip
+
+
+class _Attempt:
+    """One start of torchrun, watched to its end."""
+
+    def __init__(
+        self, folder: Path, placement: devices.Placement, mode: str, limit: float,
+        env: dict[str, str], line: Status,
+    ) -> None:  # fmt: skip
+        self.folder, self.placement, self.mode = folder, placement, mode
+        self.limit, self.env, self.line = limit, env, line
+        self.origin = time.time()
+        self.why: str | None = None  # the reason, when it was ended from here
+
+    def run(self) -> Run:
+        process = supervisor(self.mode)
+        begun = time.monotonic()
+        with process.lock:
+            process.say(op="run", folder=str(self.folder), **self._command())
+            try:
+                code = self._watch(process)
+            except BaseException:  # an interrupt: nothing of the run may be left
+                process.kill()
+                raise
+        run = self._gathered(code)
+        run.seconds = time.monotonic() - begun
+        return run
+
+    def _command(self) -> dict:
+        warm = self.mode == "warm"
+        path = [str(COURSE), *(p for p in map(os.path.abspath, sys.path) if os.path.isdir(p))]
+        env = environment.for_ranks(self.placement.threads, list(dict.fromkeys(path)), self.env)
+        env.update(LABS_MODE=self.mode, TMPDIR=str(self.folder))
+        argv = torchrun_arguments(self.placement.ranks, free_port())
+        argv += ["--log-dir", str(self.folder)]
+        argv += ["--run-path", "--start-method", "fork"] if warm else []
+        argv += [str(_RANK), str(self.folder)]
+        out = str(self.folder / "agent")
+        return dict(warm=warm, argv=argv, env=env, cwd=os.getcwd(), out=out)
+
+    def _watch(self, process) -> int:  # noqa: ANN001 - labs.ranks.supervised.Supervised
+        """Follow the run to its end. Returns torchrun's exit code."""
+        started, first_end = None, None
+        while True:
+            message = process.read(_POLL)
+            now = time.monotonic()
+            if message and message["event"] == "started":
+                started = now
+            if message and message["event"] == "done":
+                return message["code"]
+            if started is None:
+                continue
+            self.line.show(self._state())
+            if self.why is None:
+                if first_end is None and self._someone_ended():
+                    first_end = now
+                if first_end is not None and now - first_end > _GRACE:
+                    self.why = "ended"
+                elif now - started > self.limit:
+                    self.why = f"the limit of {self.limit:g} s was reached"
+                elif self._prints_too_much():
+                    self.why = f"a rank printed more than {_OUTPUT_LIMIT // 2**20} MiB"
+                if self.why:
+                    process.say(op="kill")
+
+    def _state(self) -> str:
+        states = []
+        for rank in range(self.placement.ranks):
+            try:
+                states.append((self.folder / f"state.{rank}").read_text(encoding="utf-8"))
+            except OSError:
+                return "starting"
+        order = {"rendezvous": 0, "running": 1, "done": 3}
+        return min(states, key=lambda state: (order.get(state, 2), len(state), state))
+
+    def _someone_ended(self) -> bool:
+        """A rank reported an error, or is gone without a report."""
+        for rank in range(self.placement.ranks):
+            try:
+                pid = int((self.folder / f"pid.{rank}").read_text() or 0)
+            except (OSError, ValueError):
+                continue
+            if pid and not processes.alive(pid) and not self._reported_well(rank):
+                return True
+        return False
+
+    def _reported_well(self, rank: int) -> bool:
+        return (self.folder / f"report.{rank}").exists() and self._state_of(rank) == "done"
+
+    def _state_of(self, rank: int) -> str:
+        try:
+            return (self.folder / f"state.{rank}").read_text(encoding="utf-8")
+        except OSError:
+            return ""
+
+    def _prints_too_much(self) -> bool:
+        for rank in range(self.placement.ranks):
+            try:
+                if (self.folder / f"out.{rank}").stat().st_size > _OUTPUT_LIMIT:
+                    return True
+            except OSError:
+                pass
+        return False
+
+    def port_taken(self) -> bool:
+        said = output.read_capped(self.folder / "agent", 20000)
+        return "EADDRINUSE" in said or "address already in use" in said.lower()
+
+    def _gathered(self, code: int) -> Run:
+        import pickle
+
+        labels = pickle.loads((self.folder / "job").read_bytes())["labels"]
+        run, errors = gather(self.folder, self.placement, self.mode, labels, self.origin)
+        cause = root_cause(errors)
+        silent = [r for r in range(self.placement.ranks) if not self._reported_well(r)]
+        if cause and self.why in (None, "ended"):
+            run.culprit, run.failure = cause[0], tell(*cause)
+        elif self.why and self.why != "ended":
+            run.failure = f"{self.why}; ended: {self._left_over(silent)}"
+        elif silent or code:
+            run.culprit = silent[0] if silent else None
+            run.failure = self._died(silent, code)
+        if run.failure and run.output:
+            run.failure += f"\noutput of the ranks:\n{run.output}"
+        return run
+
+    def _left_over(self, silent: list[int]) -> str:
+        states = [f"rank {rank} ({self._state_of(rank) or 'starting'})" for rank in silent]
+        return ", ".join(states) or "no rank was at work"
+
+    def _died(self, silent: list[int], code: int) -> str:
+        said = output.clean(output.read_capped(self.folder / "agent"), self.folder)
+        who = ", ".join(map(str, silent)) or "none"
+        return f"torchrun ended with {code}; ranks without a report: {who}\n{said}".rstrip()

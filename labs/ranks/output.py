@@ -1,0 +1,50 @@
+"""What ranks print and how they fail, made fit to show: ordered, capped, no machine paths, no secrets."""
+
+import os
+import re
+from pathlib import Path
+
+CAP = 4000  # characters of one rank that are shown: half from its beginning, half from its end
+_SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|PRIVATE", re.IGNORECASE)
+
+
+def clean(text: str, folder: Path | None = None) -> str:
+    """`text` without this machine's paths and without the environment's secrets."""
+    for name, value in os.environ.items():
+        if _SECRET_NAME.search(name) and len(value) >= 6:
+            text = text.replace(value, f"<{name}>")
+    course = str(Path(__file__).resolve().parents[2])
+    if folder is not None:
+        text = text.replace(str(folder) + os.sep, "")
+    text = re.sub(r"(?:/[^\s:\"',()]+)*/(?:site|dist)-packages/", "", text)
+    text = text.replace(course + os.sep, "")
+    home = os.path.expanduser("~")
+    if len(home) > 1:
+        text = text.replace(home + os.sep, "~/").replace(home, "~")
+    return text
+
+
+def read_capped(path: Path, cap: int = CAP) -> str:
+    """The file's text; of a long one its head and tail, and a line that says what was left out."""
+    try:
+        size = path.stat().st_size
+        with open(path, "rb") as file:
+            if size <= cap:
+                return file.read().decode("utf-8", "replace")
+            head = file.read(cap // 2).decode("utf-8", "replace")
+            file.seek(size - cap // 2)
+            tail = file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+    return f"{head}\n[… {size - cap:,} bytes left out …]\n{tail}"
+
+
+def ordered(printed: dict[int, str], cap: int = 4 * CAP) -> str:
+    """All ranks' output, rank 0 first, each line with its rank."""
+    lines = [
+        f"rank {rank}: {line}" for rank in sorted(printed) for line in printed[rank].splitlines()
+    ]
+    text = "\n".join(lines)
+    if len(text) <= cap:
+        return text
+    return f"{text[: cap // 2]}\n[… {len(text) - cap:,} characters left out …]\n{text[-cap // 2 :]}"

@@ -1,0 +1,102 @@
+"""Processes that leave nothing behind: die with the parent, adopt orphans, kill a whole tree.
+
+Linux gives two guarantees that the endings of a run rest on. A process can ask to be killed when
+its parent dies (PR_SET_PDEATHSIG), and a parent can adopt every orphan below it
+(PR_SET_CHILD_SUBREAPER), so that not even a double fork or setsid escapes. Elsewhere psutil walks
+the tree and the guarantees are weaker: a process that leaves its tree on purpose is not found.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+import time
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+LINUX = sys.platform.startswith("linux")
+
+
+def _prctl(option: int, value: int) -> None:
+    if LINUX:
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+def die_with_parent(parent: int) -> None:
+    """Have this process killed when `parent` ends; leave at once if it has ended already.
+
+    The signal follows the *thread* that forked, so a parent must fork from its main thread.
+    """
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(97)
+
+
+def adopt_orphans() -> None:
+    """Make this process the new parent of every orphan among its descendants."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def children(pid: int) -> list[int]:
+    """Direct children of `pid`, of all its threads."""
+    if not LINUX:
+        import psutil
+
+        try:
+            return [child.pid for child in psutil.Process(pid).children()]
+        except psutil.Error:
+            return []
+    try:
+        found = []
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children") as file:
+                found += [int(child) for child in file.read().split()]
+        return found
+    except OSError:
+        return []
+
+
+def descendants(pid: int) -> list[int]:
+    """Children, grandchildren and so on of `pid`, parents first."""
+    found = []
+    for child in children(pid):
+        found += [child, *descendants(child)]
+    return found
+
+
+def alive(pid: int) -> bool:
+    """Whether `pid` runs (a zombie, ended but not yet reaped, does not)."""
+    try:
+        if LINUX:
+            with open(f"/proc/{pid}/stat") as file:
+                return file.read().rpartition(")")[2].split()[0] not in "ZX"
+        os.kill(pid, 0)
+    except (OSError, IndexError):
+        return False
+    return True
+
+
+def peak_rss_bytes() -> int:
+    """The most memory this process has had resident, in bytes."""
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak * (1 if sys.platform == "darwin" else 1024)
+
+
+def end_descendants(limit: float = 5.0) -> bool:
+    """SIGKILL and reap everything below this process. True when nothing is left after `limit` s."""
+    deadline = time.monotonic() + limit
+    while time.monotonic() < deadline:
+        for pid in descendants(os.getpid()):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return True
+        time.sleep(0.002)
+    return False

@@ -1,0 +1,115 @@
+"""What runs on a rank first. torchrun starts this file with the folder of the run.
+
+It ties its life to torchrun's, sends its output to its own file, opens the account of its traffic,
+joins the process group, calls the function it was sent, and reports.
+"""
+
+import datetime
+import faulthandler
+import os
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+
+
+def _wait_for_siblings(agent: int, ranks: int) -> None:
+    """Go on when the agent has forked all its ranks.
+
+    A fork copies a lock that another thread of the agent holds at that moment (the resolver's, by
+    the store's thread), and it stays locked in the child. No rank may make the agent's store
+    resolve a name before the last fork is over.
+    """
+    from labs.ranks import processes
+
+    while len(processes.children(agent)) < ranks:
+        if os.getppid() != agent:
+            os._exit(98)
+        time.sleep(0.001)
+
+
+def _redirect(path: Path) -> None:
+    out = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    os.close(out)
+    sys.stdout = os.fdopen(1, "w", buffering=1, encoding="utf-8", closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, encoding="utf-8", closefd=False)
+
+
+def _error(error: BaseException, folder: Path) -> dict:
+    """The error as plain data; frames of the learner's own cells, or else of the course."""
+    told = traceback.TracebackException.from_exception(error)
+    frames = [
+        dict(file=frame.filename, line=frame.lineno, function=frame.name, text=frame.line or "")
+        for frame in told.stack
+    ]
+    return dict(
+        at=time.time(), type=type(error).__name__, message=str(error), frames=frames,
+        full="".join(told.format()),
+    )  # fmt: skip
+
+
+def main(folder: Path) -> None:
+    agent = os.getppid()
+    from labs.ranks import processes
+
+    processes.die_with_parent(agent)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a forked rank inherits torchrun's handlers
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    (folder / f"pid.{rank}").write_text(str(os.getpid()))
+    _redirect(folder / f"out.{rank}")
+    faulthandler.enable(file=open(folder / f"stack.{rank}", "w"))  # noqa: SIM115
+    if os.environ.get("LABS_MODE") == "warm":
+        _wait_for_siblings(agent, int(os.environ["LOCAL_WORLD_SIZE"]))
+
+    import torch
+    import torch.distributed as dist
+
+    from labs.ranks import book, on_rank, report, ship
+
+    error = value = library = None
+    me = on_rank.Rank(rank, world, "cpu", book.Book(rank), folder)
+    try:
+        job = ship.read(folder / "job")
+        torch.set_num_threads(job["threads"])
+        me.device = job["device"]
+        if me.device == "cuda":
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        me.book, library = book.open_book(rank)
+        on_rank.here = me
+        on_rank.say("rendezvous")
+        dist.init_process_group(
+            job["backend"], timeout=datetime.timedelta(seconds=job["limit"] + 5)
+        )
+        function, args, kwargs = ship.unpack(job, folder)
+        on_rank.say("running")
+        value = report.plain(function(*args, **kwargs), "what the function returned")
+    except BaseException as caught:  # noqa: BLE001 - whatever ended the rank is what it reports
+        error = _error(caught, folder)
+    on_rank.say("failed" if error else "done")
+    report.save(
+        folder / f"report.{rank}",
+        dict(
+            value=value, error=error, kept=me.kept, memory=me.memory,
+            ledger=me.book.rows(), timeline=me.book.events, threads=torch.get_num_threads(),
+            peak_rss_bytes=processes.peak_rss_bytes(), ended=time.time(),
+        ),
+    )  # fmt: skip
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if error:
+        os._exit(1)
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    del library
+
+
+if __name__ == "__main__":
+    here = Path(__file__).resolve()
+    root = str(here.parents[2])
+    # torchrun put this file's folder first; the neighbours here are not top-level modules
+    sys.path[:] = [root, *(p for p in sys.path if p not in (root, str(here.parent)))]
+    main(Path(sys.argv[1]))

@@ -1,0 +1,54 @@
+"""The files of a run: what each rank writes, how the kernel reads it. One file a rank, by rename.
+
+Ranks never report on standard output: two on one pipe garble half of all lines. What crosses is
+tensors, numbers, text and containers of them, read back without running any code (no pickle).
+
+    job          what to run (kernel → ranks; pickled, it comes from the learner's own kernel)
+    pid.R        process id of rank R             state.R   one line for the live status
+    out.R        what rank R printed              kept.R    values reported before the end
+    report.R     value, ledger, timeline, memory, or the error
+    agent        what torchrun printed
+"""
+
+import os
+from pathlib import Path
+
+import torch
+
+_LEAVES = (torch.Tensor, str, bytes, int, float, bool, type(None), torch.dtype, torch.Size)
+
+
+def plain(value: object, at: str = "the value") -> object:
+    """`value` with tensors detached and on the CPU.
+
+    Raises TypeError, naming the place, for anything that is not a tensor, a number, text or a
+    list, tuple or dict of these.
+    """
+    if isinstance(value, torch.Tensor):
+        return value.detach().cpu()
+    if isinstance(value, _LEAVES):
+        return value
+    if isinstance(value, dict):
+        return {plain(key): plain(item, f"{at}[{key!r}]") for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        items = [plain(item, f"{at}[{i}]") for i, item in enumerate(value)]
+        return items if isinstance(value, list) else tuple(items)
+    raise TypeError(
+        f"{at} is a {type(value).__name__}; a rank can report tensors, numbers, text, and lists, "
+        "tuples or dicts of them"
+    )
+
+
+def save(path: Path, value: object) -> None:
+    """Write `value` so that a reader sees all of it or the file before it."""
+    new = path.with_name(path.name + ".new")
+    torch.save(plain(value), new)
+    os.replace(new, path)
+
+
+def load(path: Path) -> object:
+    """What `save` wrote, or None when it is not there or not whole."""
+    try:
+        return torch.load(path, weights_only=True)
+    except (OSError, EOFError, RuntimeError, ValueError):
+        return None

@@ -1,0 +1,127 @@
+"""What a run gave: values, ledger, timeline and memory of every rank; and how it failed, if it did."""
+
+import re
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+
+from labs.ranks import output, report
+from labs.ranks.devices import Placement
+from labs.ranks.ledger import Ledger, Row
+
+# What a rank says when another one was the first to fail.
+_VICTIM = re.compile(
+    r"(closed|reset) by peer|Connection (closed|reset|refused)|Broken pipe|Socket closed|"
+    r"Timed out waiting|failed to connect",
+    re.IGNORECASE,
+)
+
+
+@dataclass
+class Run:
+    """One launch, all ranks. Lists are by rank; times in seconds, sizes in bytes."""
+
+    placement: Placement
+    mode: str  # "warm" or "cold"
+    values: list = field(default_factory=list)
+    kept: list[dict] = field(default_factory=list)  # what ranks reported before their end
+    ledger: Ledger = field(default_factory=Ledger)
+    timeline: list[dict] = field(default_factory=list)
+    memory: list[dict] = field(default_factory=list)
+    threads: list[int] = field(default_factory=list)
+    output: str = ""
+    failure: str | None = None
+    culprit: int | None = None
+    seconds: float = 0.0
+
+    @property
+    def world_size(self) -> int:
+        return self.placement.ranks
+
+    @property
+    def backend(self) -> str:
+        return self.placement.backend
+
+    @property
+    def device(self) -> str:
+        return self.placement.device
+
+
+class RunFailed(RuntimeError):
+    """A run that did not come to its end. `run` holds what its ranks had reported."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run.failure)
+        self.run = run
+
+    def _render_traceback_(self) -> list[str]:
+        """In a notebook: the cause on the ranks, without the stack of the launcher."""
+        return [str(self)]
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+
+def gather(
+    folder: Path, placement: Placement, mode: str, labels: dict[str, str], origin: float
+) -> tuple[Run, list[dict | None]]:
+    """Read what the ranks left in `folder`. Second: each rank's error, or None."""
+    run = Run(placement, mode)
+    errors: list[dict | None] = []
+    printed = {}
+    rows = []
+    for rank in range(placement.ranks):
+        told = report.load(folder / f"report.{rank}") or {}
+        kept = told.get("kept") or report.load(folder / f"kept.{rank}") or {}
+        run.values.append(told.get("value"))
+        run.kept.append(kept)
+        rows += [Row(*row) for row in told.get("ledger", [])]
+        run.timeline += [_since(event, origin) for event in told.get("timeline", [])]
+        run.memory += told.get("memory", [])
+        if told:
+            peak = dict(rank=rank, name="process", peak_rss_bytes=told["peak_rss_bytes"])
+            run.memory.append(peak)
+            run.threads.append(told["threads"])
+        errors.append(told.get("error"))
+        printed[rank] = output.clean(output.read_capped(folder / f"out.{rank}"), folder)
+    run.ledger = Ledger(rows)
+    run.output = output.ordered(printed)
+    for error in filter(None, errors):
+        _tidy(error, folder, labels)
+    return run, errors
+
+
+def _since(event: dict, origin: float) -> dict:
+    ends = {k: event[k] - origin for k in ("start", "end") if event[k] is not None}
+    return {**event, **ends}
+
+
+def _tidy(error: dict, folder: Path, labels: dict[str, str]) -> None:
+    """Name cells as the learner knows them, drop machine paths."""
+    error["message"] = output.clean(error["message"], folder)
+    for frame in error["frames"]:
+        cell = labels.get(Path(frame["file"]).name)
+        own = cell is not None and frame["file"].startswith(str(folder))
+        frame["own"] = own
+        frame["file"] = cell if own else output.clean(frame["file"], folder)
+
+
+def root_cause(errors: list[dict | None]) -> tuple[int, dict] | None:
+    """Rank and error that came first, victims of another rank's end last of all."""
+    found = [(rank, error) for rank, error in enumerate(errors) if error]
+    found.sort(key=lambda pair: (bool(_VICTIM.search(pair[1]["message"])), pair[1]["at"]))
+    return found[0] if found else None
+
+
+def tell(rank: int, error: dict) -> str:
+    """The error in at most ~20 lines: the rank, the error, and the lines that lead to it."""
+    frames = [f for f in error["frames"] if f["own"]]
+    if not frames:  # not the learner's code: the course's own, from its entry on
+        frames = [f for f in error["frames"] if f["file"].startswith(("labs", "solutions"))]
+        frames = [f for f in frames if not f["file"].endswith(("ranks/rank.py", "ranks/book.py"))]
+    lines = [f"rank {rank}: {error['type']}: {error['message']}"[:2000]]
+    for frame in frames[-6:]:
+        lines.append(f"  {frame['file']}, line {frame['line']}, in {frame['function']}")
+        if frame["text"]:
+            lines.append(f"    {frame['text'].strip()}")
+    return "\n".join(lines)

@@ -1,0 +1,268 @@
+"""How a notebook's function reaches the ranks: as the text of its own cell.
+
+A function typed into a notebook cannot be imported by another process. Its cell is saved word for
+word, so that an error on a rank points at the learner's own line; of the cell only the definitions
+that the function needs are executed (a cell often ends in the very call that is being answered).
+Functions and classes of other cells come along, imported modules are imported again, other globals
+travel by value.
+"""
+
+import ast
+import importlib
+import io
+import linecache
+import pickle
+import sys
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Text that defines things: a notebook's cell, or a whole file."""
+
+    label: str  # as the reader knows it: "cell [5]", "answers.py"
+    text: str
+    names: tuple[str, ...] | None = None  # definitions to execute; None: all, and the imports
+
+
+@dataclass
+class Source:
+    """A function known by its text: `name` as defined by `cells`, in their order.
+
+    What is executed on a rank: definitions, imports and constants. Never another statement.
+    """
+
+    name: str
+    cells: list[Cell]
+    values: dict[str, bytes] = field(default_factory=dict)  # pickled globals
+    late: tuple[str, ...] = ()  # those of them that hold functions of the cells
+
+    @property
+    def __name__(self) -> str:
+        return self.name
+
+
+@dataclass
+class _Gatherer:
+    """Collects the cells and globals that one notebook function needs."""
+
+    cells: dict[str, tuple[Cell, set[str]]] = field(default_factory=dict)
+    values: dict[str, object] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
+    root: str = ""
+
+    def need(self, name: str, thing: object, scope: dict) -> None:
+        if name in self.seen:
+            return
+        self.seen.add(name)
+        if not from_notebook(thing):
+            self.values[name] = thing
+            return
+        file, text = _text_of(thing)
+        node = _definition(ast.parse(text), name, getattr(thing, "__name__", name))
+        if node is None:
+            raise ValueError(f"the definition of {name} was not found in its cell; run it again")
+        for inner in ast.walk(node):  # what it uses is defined before it
+            if isinstance(inner, ast.Name) and inner.id in scope:
+                self.need(inner.id, scope[inner.id], scope)
+        _, names = self.cells.setdefault(file, (Cell(_label(file), text), set()))
+        names.add(name)
+        # keep the order in which things are complete: re-insert the cell last
+        self.cells[file] = self.cells.pop(file)
+
+    def source(self, name: str, scope: dict) -> Source:
+        packed, late, todo = {}, [], list(self.values)
+        while todo:
+            key = todo.pop()
+            held: list[str] = []
+            buffer = io.BytesIO()
+            _Pickler(buffer, lambda thing, held=held: self._local(thing, scope, held)).dump(
+                self.values[key]
+            )
+            packed[key] = buffer.getvalue()
+            late += [key] if held else []
+            todo += [new for new in self.values if new not in packed and new not in todo]
+        cells = [Cell(c.label, c.text, tuple(sorted(n))) for c, n in self.cells.values()]
+        return Source(name, cells, packed, tuple(late))
+
+    def _local(self, thing: object, scope: dict, held: list[str]) -> tuple[str, str]:
+        self.need(thing.__name__, thing, scope)
+        held.append(thing.__name__)
+        return ("shipped", thing.__name__)
+
+
+class _Pickler(pickle.Pickler):
+    """Pickles by value what can be, and hands notebook functions to `shipped`."""
+
+    def __init__(self, file: io.BytesIO, shipped: Callable[[object], tuple]) -> None:
+        super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
+        self._shipped = shipped
+
+    def persistent_id(self, thing: object) -> tuple | None:
+        if isinstance(thing, types.ModuleType):
+            return ("module", thing.__name__)
+        if isinstance(thing, Source) or from_notebook(thing):
+            return self._shipped(thing)
+        return None
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, shipped: Callable[[object], object]) -> None:
+        super().__init__(file)
+        self._shipped = shipped
+
+    def persistent_load(self, key: tuple) -> object:
+        kind, what = key
+        return importlib.import_module(what) if kind == "module" else self._shipped(what)
+
+
+def from_notebook(thing: object) -> bool:
+    """Whether `thing` is a function or class defined in `__main__` (a notebook or a script)."""
+    is_code = isinstance(thing, (types.FunctionType, type))
+    return is_code and getattr(thing, "__module__", None) == "__main__"
+
+
+def _text_of(thing: types.FunctionType | type) -> tuple[str, str]:
+    """File name and whole text of the cell that defines `thing`."""
+    name = thing.__name__
+    if "<locals>" in thing.__qualname__:
+        raise ValueError(
+            f"{name} is defined inside another function; define it at the top of a cell to send it"
+        )
+    functions = [thing] if isinstance(thing, types.FunctionType) else vars(thing).values()
+    codes = [f.__code__ for f in map(_unwrapped, functions) if isinstance(f, types.FunctionType)]
+    for code in codes:
+        lines = linecache.getlines(code.co_filename)
+        if lines:
+            return code.co_filename, "".join(lines)
+    raise ValueError(f"the text of {name} is not known; run the cell that defines it again")
+
+
+def _unwrapped(thing: object) -> object:
+    return thing.__func__ if isinstance(thing, (staticmethod, classmethod)) else thing
+
+
+def _definition(tree: ast.Module, *names: str) -> ast.stmt | None:
+    """The last top-level statement that defines one of `names`."""
+    for node in reversed(tree.body):
+        if any(name in _defines(node) for name in names):
+            return node
+    return None
+
+
+def _defines(node: ast.stmt) -> set[str]:
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return {node.name}
+    if isinstance(node, (ast.Assign, ast.AnnAssign)):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        return {t.id for t in targets if isinstance(t, ast.Name)}
+    return set()
+
+
+def _label(file: str) -> str:
+    """A cell as the learner knows it: its execution number, or the file's name."""
+    try:
+        from IPython import get_ipython
+
+        number = getattr(get_ipython().compile, "_filename_map", {}).get(file)
+        if number is not None:
+            return f"cell [{number}]"
+    except (ImportError, AttributeError):
+        pass
+    return Path(file).name if file.endswith(".py") and "ipykernel" not in file else "your cell"
+
+
+def as_source(function: Callable) -> Source:
+    """The text of a notebook function and of all it needs. Raises ValueError with the reason."""
+    gather = _Gatherer()
+    scope = getattr(function, "__globals__", None) or sys.modules["__main__"].__dict__
+    gather.need(function.__name__, function, scope)
+    return gather.source(function.__name__, scope)
+
+
+def write(job: dict, function: Callable, args: tuple, kwargs: dict, folder: Path) -> None:
+    """Write the job and the cells it needs into the folder of the run."""
+    sources: list[Source] = []
+    known: dict[int, int] = {}
+
+    def ship(thing: object) -> tuple[str, int]:
+        if id(thing) not in known:
+            known[id(thing)] = len(sources)
+            sources.append(thing if isinstance(thing, Source) else as_source(thing))
+        return ("shipped", known[id(thing)])
+
+    buffer = io.BytesIO()
+    try:
+        _Pickler(buffer, ship).dump((function, args, kwargs))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        name = getattr(function, "__name__", "the function")
+        raise ValueError(f"{name} uses something that cannot be sent to a rank: {error}") from None
+    labels = {}
+    for i, source in enumerate(sources):
+        for j, cell in enumerate(source.cells):
+            file = f"cell_{i}_{j}.py"
+            labels[file] = cell.label
+            (folder / file).write_text(cell.text, encoding="utf-8")
+    told = [
+        dict(name=s.name, values=s.values, late=s.late, names=[c.names for c in s.cells])
+        for s in sources
+    ]
+    job = dict(job, call=buffer.getvalue(), sources=told, labels=labels)
+    (folder / "job").write_bytes(pickle.dumps(job))
+
+
+def read(path: Path) -> dict:
+    """On a rank: the job, its functions still packed."""
+    return pickle.loads(path.read_bytes())
+
+
+def unpack(job: dict, folder: Path) -> tuple[Callable, tuple, dict]:
+    """On a rank: the function and its arguments, notebook functions rebuilt from their cells."""
+    built: dict[int, object] = {}
+
+    def shipped(index: int) -> object:
+        if index not in built:
+            built[index] = _build(job["sources"][index], index, folder)
+        return built[index]
+
+    return _Unpickler(io.BytesIO(job["call"]), shipped).load()
+
+
+def _build(source: dict, index: int, folder: Path) -> object:
+    module = types.ModuleType(f"notebook_{index}")
+    sys.modules[module.__name__] = module  # dataclasses look their module up
+    scope = module.__dict__
+
+    def load(names: set[str]) -> None:
+        for name in names:
+            packed = io.BytesIO(source["values"][name])
+            scope[name] = _Unpickler(packed, lambda inner: scope[inner]).load()
+
+    load(set(source["values"]) - set(source["late"]))
+    for number, names in enumerate(source["names"]):
+        file = folder / f"cell_{index}_{number}.py"
+        tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
+        tree.body = [node for node in tree.body if _wanted(node, names)]
+        exec(compile(tree, str(file), "exec"), scope)  # noqa: S102 - the learner's own definitions
+    load(set(source["late"]))
+    if source["name"] not in scope:
+        raise NameError(f"{source['name']} is not defined in what was sent")
+    return scope[source["name"]]
+
+
+def _wanted(node: ast.stmt, names: tuple[str, ...] | None) -> bool:
+    if names is not None:
+        return bool(_defines(node) & set(names))
+    if isinstance(node, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)):
+        return True
+    return isinstance(node, (ast.Assign, ast.AnnAssign)) and _is_constant(node.value)
+
+
+def _is_constant(node: ast.expr | None) -> bool:
+    return node is not None and not any(
+        isinstance(inner, (ast.Call, ast.Await, ast.Yield, ast.NamedExpr))
+        for inner in ast.walk(node)
+    )

@@ -1,0 +1,159 @@
+"""The kernel's end of the line to the supervisor: start it, speak, end it, sweep what is left."""
+
+import atexit
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from labs.ranks import environment
+
+_FILE = Path(__file__).with_name("supervisor.py")
+_START_LIMIT = 120.0  # seconds: a cold disk may take long to import torch
+
+
+class Supervised:
+    """A running supervisor of this process."""
+
+    def __init__(self, mode: str) -> None:
+        self.mode, self.owner, self.lock = mode, os.getpid(), threading.RLock()
+        self.version = _FILE.stat().st_mtime_ns
+        # Whatever it starts carries this mark, and is found by it if the supervisor is killed.
+        self.mark = f"LABS_SUPERVISOR={os.getpid()}-{time.time_ns()}"
+        self._buffer, self._ready = b"", False
+        mine, its = socket.socketpair()
+        self._line = mine
+        env = environment.for_ranks(threads=1, path=[])
+        env.update([self.mark.split("=")])
+        env.update(OPENBLAS_NUM_THREADS="1", LABS_MODE=mode)
+        self.process = subprocess.Popen(
+            [sys.executable, str(_FILE), str(os.getpid()), mode],
+            stdin=its, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env, cwd="/",
+            start_new_session=True,
+        )  # fmt: skip
+        its.close()
+
+    def usable(self) -> bool:
+        """Ours (not a forked parent's), alive, and of the file as it is now."""
+        return (
+            self.owner == os.getpid()
+            and self.process.poll() is None
+            and self.version == _FILE.stat().st_mtime_ns
+        )
+
+    def wait_ready(self) -> None:
+        if not self._ready:
+            message = self.read(_START_LIMIT)
+            if message is None:
+                self.close()
+                raise RuntimeError(f"the supervisor did not start within {_START_LIMIT:g} s")
+            self._ready = True
+
+    def say(self, **message: object) -> None:
+        self.wait_ready()
+        job = dict(message)
+        if "env" in job:
+            job["env"] = {**job["env"], **dict([self.mark.split("=")])}
+        self._line.sendall((json.dumps(job) + "\n").encode())
+
+    def read(self, wait: float) -> dict | None:
+        """The next message, or None after `wait` seconds. Raises RuntimeError when it is dead."""
+        deadline = time.monotonic() + wait
+        while b"\n" not in self._buffer:
+            left = max(0.0, deadline - time.monotonic())
+            ready, _, _ = select.select([self._line], [], [], min(left, 0.5))
+            data = b""
+            if ready:
+                try:
+                    data = self._line.recv(1 << 16)
+                except ConnectionError:
+                    pass
+            elif self.process.poll() is None:
+                if time.monotonic() >= deadline:
+                    return None
+                continue
+            if not data:
+                raise RuntimeError(self._last_words())
+            self._buffer += data
+        text, self._buffer = self._buffer.split(b"\n", 1)
+        return json.loads(text)
+
+    def kill(self, limit: float = 8.0) -> None:
+        """End the run that is on, whatever its ranks do, and wait until nothing is left of it."""
+        try:
+            self.say(op="kill")
+            deadline = time.monotonic() + limit
+            while time.monotonic() < deadline:
+                message = self.read(0.1)
+                if message and message["event"] == "done":
+                    return
+        except (RuntimeError, OSError):
+            pass
+        self.close()
+
+    def close(self) -> None:
+        """End the supervisor and everything below it."""
+        self._line.close()
+        if self.owner != os.getpid():
+            return
+        try:
+            self.process.wait(2)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        if self.process.stderr:
+            self.process.stderr.close()
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Kill what still carries our mark (only after the supervisor itself was killed)."""
+        import psutil
+
+        for found in psutil.process_iter(["environ"]):
+            name, _, value = self.mark.partition("=")
+            if (found.info["environ"] or {}).get(name) == value and found.pid != os.getpid():
+                try:
+                    os.kill(found.pid, signal.SIGKILL)
+                except OSError:
+                    pass
+
+    def _last_words(self) -> str:
+        self.process.kill()
+        said = self.process.stderr.read().decode("utf-8", "replace")[-2000:]
+        self.close()
+        return f"the supervisor of the ranks was killed or failed to start\n{said}".rstrip()
+
+
+_running: dict[str, Supervised] = {}
+
+
+def supervisor(mode: str) -> Supervised:
+    """This process's supervisor for `mode`, started if there is none."""
+    found = _running.get(mode)
+    if found is None or not found.usable():
+        if found is not None:
+            found.close()
+        found = _running[mode] = Supervised(mode)
+    return found
+
+
+def warm_up() -> None:
+    """Begin to start the warm supervisor, without waiting for it."""
+    from labs.ranks.launch import default_mode
+
+    supervisor(default_mode()[0])
+
+
+@atexit.register
+def _close_all() -> None:
+    for found in _running.values():
+        if found.owner == os.getpid():
+            found.close()
+
+

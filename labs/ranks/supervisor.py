@@ -1,0 +1,194 @@
+"""The process that starts torchrun and answers for its end. One a kernel, run as a plain file.
+
+    kernel ──socket──► supervisor ──fork──► agent (torchrun's own run.main) ──fork──► ranks
+                           └── the same, when cold: the torchrun command as a new process
+
+Warm, it imports torch once; each launch is then a fork instead of a minute of imports on a small
+machine. It imports nothing of the course: labs and learner code are imported after the fork, and
+the environment comes with each launch, so nothing goes stale. It runs one thread and no tensor
+work, and never touches CUDA: a fork copies only the forking thread, and CUDA does not survive one.
+
+It speaks JSON lines on the socket given as its standard input:
+    in   {"op": "run", "argv", "env", "cwd", "out"}   {"op": "kill"}
+    out  {"event": "ready" | "started" | "done", ...}
+When the line closes or the kernel is gone it kills all that it started, and ends.
+"""
+
+import gc
+import importlib.util
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+# What a learner's run will need first. torch alone: nothing of the course.
+PRELOAD = (
+    "torch",
+    "torch.distributed",
+    "torch.distributed.tensor.parallel",
+    "torch.distributed.fsdp",
+    "torch.distributed.pipelining",
+    "torch.distributed.run",
+    "torch.autograd.profiler",
+)
+
+
+def _load(name: str):
+    """A neighbouring file, outside the package: `labs` must not be imported before the fork."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py")
+    spec = importlib.util.spec_from_file_location("_supervisor_" + name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+processes = _load("processes")
+
+
+def _become_agent(job: dict, close: int) -> None:
+    """In the forked child: own session, own output, the launch's environment, then torchrun."""
+    os.close(close)  # a descendant that escaped must not hold the kernel's line open
+    parent = os.getppid()
+    os.setsid()
+    processes.die_with_parent(parent)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    out = os.open(job["out"], os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    os.chdir(job["cwd"])
+    os.environ.clear()
+    os.environ.update(job["env"])
+
+
+def start_warm(job: dict, line: int) -> int:
+    """Fork an agent that runs torchrun in this interpreter. Returns its process id."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 99
+    try:
+        _become_agent(job, line)
+        # torchrun may close the ranks' output before it has flushed its own; a finished run
+        # needs no farewell from the interpreter either.
+        import torch.distributed.run as torchrun
+
+        try:
+            torchrun.main(job["argv"])
+            code = 0
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 1
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+            code = 1
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+def start_cold(job: dict) -> int:
+    """Start the plain torchrun command of this interpreter. Returns its process id."""
+    me = os.getpid()
+    with open(job["out"], "ab") as out:
+        agent = subprocess.Popen(
+            [sys.executable, "-m", "torch.distributed.run", *job["argv"]],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            env=job["env"],
+            cwd=job["cwd"],
+            start_new_session=True,
+            # Safe here: this process has one thread.
+            preexec_fn=lambda: processes.die_with_parent(me),
+        )
+    return agent.pid
+
+
+class Line:
+    """The JSON-lines conversation with the kernel."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor, self.buffer, self.open = descriptor, b"", True
+
+    def say(self, **message: object) -> None:
+        try:
+            os.write(self.descriptor, (json.dumps(message) + "\n").encode())
+        except OSError:
+            self.open = False
+
+    def read(self, wait: float) -> list[dict]:
+        """Messages that arrived within `wait` seconds."""
+        ready, _, _ = select.select([self.descriptor], [], [], wait)
+        if not ready:
+            return []
+        try:
+            data = os.read(self.descriptor, 1 << 20)
+        except OSError:
+            data = b""
+        if not data:
+            self.open = False
+            return []
+        *whole, self.buffer = (self.buffer + data).split(b"\n")
+        return [json.loads(text) for text in whole]
+
+
+def serve(kernel: int, warm: bool) -> None:
+    processes.adopt_orphans()
+    line = Line(os.dup(0))
+    os.set_inheritable(line.descriptor, False)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the kernel's to handle
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # one meant for a rank that is not ready yet
+    if warm:
+        for module in PRELOAD:
+            __import__(module)
+        gc.collect()
+        gc.freeze()  # shared pages stay shared: the collector of a rank does not write to them
+    line.say(event="ready", pid=os.getpid())
+    waiting, job, agent = [], None, 0
+    while line.open and os.getppid() == kernel:
+        waiting += line.read(0.01 if agent else 0.5)
+        code = None
+        if any(message["op"] == "kill" for message in waiting):
+            waiting = [message for message in waiting if message["op"] != "kill"]
+            code = -signal.SIGKILL if agent else None
+        if agent and code is None:
+            pid, status = os.waitpid(agent, os.WNOHANG)
+            code = os.waitstatus_to_exitcode(status) if pid else None
+        if code is not None:
+            clean = processes.end_descendants()
+            job, agent = None, 0
+            line.say(event="done", code=code, clean=clean)
+        if waiting and not agent:
+            job = waiting.pop(0)
+            line.say(event="started", at=time.time())
+            agent = start_warm(job, line.descriptor) if job["warm"] else start_cold(job)
+    processes.end_descendants()
+    if job:  # the kernel is gone: nobody else tidies its folder
+        shutil.rmtree(job["folder"], ignore_errors=True)
+
+
+def free_port(tries: int = 200) -> int:
+    """A port that nobody listens on, below the range that the system hands out by itself."""
+    import random
+
+    draw = random.SystemRandom()
+    for _ in range(tries):
+        port = draw.randrange(20000, 32000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
+    raise OSError(f"no free port among {tries} tried between 20000 and 32000")
+
+
+if __name__ == "__main__":
+    serve(kernel=int(sys.argv[1]), warm=sys.argv[2] == "warm")
