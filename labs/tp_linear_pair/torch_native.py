@@ -85,8 +85,8 @@ def parallel_block(weights: Weights, heads: int, kv_heads: int) -> Block:
         works = [r for r in range(1, kv_heads + 1) if heads % r == 0 and kv_heads % r == 0]
         raise ValueError(
             f"torch's column-parallel plan cannot share {heads} query heads and {kv_heads} kv "
-            f"heads between {ranks} ranks: it cuts columns and copies none, so both must be multiples of "
-            f"{ranks}. With these heads {' or '.join(map(str, works))} ranks work."
+            f"heads between {ranks} ranks: it cuts columns and copies none, so both must be "
+            f"multiples of {ranks}. With these heads {' or '.join(map(str, works))} ranks work."
         )
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor.parallel import (
