@@ -1,0 +1,44 @@
+# The two commands: `make lab` opens the first notebook, `make test` runs everything.
+# All paths are relative, so the checkout may lie in a folder with blanks or accents in its name.
+
+PYTHON ?=
+NOTEBOOK ?= notebooks/01_tp_linear_pair.ipynb
+PY := .venv/bin/python
+# Folders that hold tests or notebooks; notebooks are compared cell by cell.
+TESTED := $(wildcard tests notebooks solutions)
+
+export PYTHON
+
+.DEFAULT_GOAL := help
+.PHONY: help setup lab test tour notebooks bench lint clean
+
+help: ## list these targets
+	@echo "make lab     sets everything up and opens the first notebook"
+	@echo "make test    sets everything up and runs all tests and notebooks"
+	@echo
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | awk -F'|' '{ printf "  %-12s%s\n", $$1, $$2 }'
+
+setup: ## create .venv and install (nothing to do: nothing done; PYTHON=python3.12 picks one)
+	@bash scripts/setup.sh
+
+lab: setup ## open JupyterLab (NOTEBOOK=notebooks/... picks another notebook)
+	@bash scripts/lab.sh "$(NOTEBOOK)"
+
+test: setup ## run every test, and every notebook against its stored outputs
+	@$(PY) -m pytest --nbval $(TESTED)
+
+tour: setup ## run every lab on real ranks in this terminal, measured beside formula
+	@$(PY) -m labs tour
+
+notebooks: setup ## fill, execute and normalise the notebooks (ARGS="01_tp_linear_pair --refresh measured")
+	@$(PY) -m labs.notebooks $(ARGS)
+
+bench: setup ## measure against torch's own implementations
+	@$(PY) -m benchmarks $(ARGS)
+
+lint: setup ## ruff: style and formatting
+	@$(PY) -m ruff check . && $(PY) -m ruff format --check .
+
+clean: ## remove .venv and everything that tools left behind
+	@rm -rf .venv build dist ./*.egg-info .pytest_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

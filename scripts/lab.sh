@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Open JupyterLab on a notebook (default: the first). Without a display it prints the address only.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+options=()
+if [ "$(uname)" != Darwin ] && [ -z "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ] || [ -n "${SSH_CONNECTION:-}" ]; then
+    options+=(--no-browser)
+    echo "No display here: open the address that JupyterLab prints (it starts with http://127.0.0.1)."
+fi
+[ "$(id -u)" -eq 0 ] && options+=(--allow-root) # a container's only user
+exec .venv/bin/python -m jupyterlab ${options[@]+"${options[@]}"} "${1:-notebooks/01_tp_linear_pair.ipynb}"

@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Make .venv and install the course in it. Does nothing when that is already done.
+#
+# Done means: .venv was made in this folder from these versions of pyproject.toml and
+# constraints.txt. Contents decide, not file times, which every checkout changes. A moved checkout
+# gets a new .venv, because a virtual environment holds its own place.
+#
+# PYTHON=...       the interpreter to use (else the first of python3, python3.14 ... that will do)
+# LABS_NEED_MB=... free disk space to ask for (else 2500)
+# pip's own variables (PIP_EXTRA_INDEX_URL, PIP_FIND_LINKS, ...) are obeyed as always.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+MINIMUM=3.11
+VENV=.venv
+STAMP=$VENV/labs-stamp
+
+stamp() { pwd; cksum pyproject.toml constraints.txt; }
+stop() { printf '\n%s\n' "$@" >&2; exit 1; }
+version_of() { "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null; }
+new_enough() { [ "${1%%.*}" -gt 3 ] || { [ "${1%%.*}" -eq 3 ] && [ "${1#*.}" -ge "${MINIMUM#*.}" ]; }; }
+
+[ "${1:-}" = --stamp ] && { stamp; exit; }
+[ -x "$VENV/bin/python" ] && [ -f "$STAMP" ] && [ "$(stamp)" = "$(cat "$STAMP")" ] && exit 0
+
+# An interpreter that will do.
+if [ -n "${PYTHON:-}" ]; then
+    command -v "$PYTHON" >/dev/null || stop "PYTHON=$PYTHON was not found. Give a program's name or path."
+    version=$(version_of "$PYTHON") && [ -n "$version" ] || stop "PYTHON=$PYTHON does not run as a Python."
+else
+    version=none
+    for PYTHON in python3 python3.14 python3.13 python3.12 python3.11; do
+        found=$(version_of "$PYTHON") || continue
+        [ "$version" = none ] && version=$found
+        new_enough "$found" && { version=$found; break; }
+    done
+    [ "$version" = none ] && stop "No python3 was found. Install Python $MINIMUM or newer."
+fi
+new_enough "$version" || stop \
+    "The Python found here is $version; the course needs $MINIMUM or newer." \
+    "Install one, or name one that is there: make setup PYTHON=python3.12"
+
+for module in venv ensurepip; do
+    "$PYTHON" -c "import $module" 2>/dev/null || stop \
+        "$PYTHON ($version) lacks the module $module, which makes virtual environments." \
+        "On Debian and Ubuntu: sudo apt install python3-venv (or python$version-venv)."
+done
+
+need=${LABS_NEED_MB:-2500}
+free=$(( $(df -Pk . | awk 'NR == 2 { print $4 }') / 1024 ))
+[ "$free" -ge "$need" ] || stop \
+    "The course needs $need MB here and $free MB are free. Make room, or clone to another disk."
+
+# Install, in one run of pip's resolver, so that no package can pull in another torch first.
+if [ ! -x "$VENV/bin/python" ] || [ "$(head -n 1 "$STAMP" 2>/dev/null)" != "$(pwd)" ]; then
+    echo "Creating .venv with $PYTHON ($version)"
+    "$PYTHON" -m venv --clear "$VENV" || stop "The virtual environment could not be made (see above)."
+fi
+rm -f "$STAMP"
+echo "Installing the course and the versions it was tested with (torch is the large one)"
+log=$VENV/setup.log
+"$VENV/bin/python" -m pip install --no-input --disable-pip-version-check --progress-bar off \
+    -c constraints.txt -e '.[test]' 2>&1 | tee "$log" | grep --line-buffered -v 'already satisfied'
+if [ "${PIPESTATUS[0]}" -ne 0 ]; then
+    if grep -qi 'no space left' "$log"; then
+        stop "The disk filled up while pip installed. Make room here and in ${TMPDIR:-/tmp}," \
+            "or let pip unpack elsewhere: TMPDIR=/a/larger/disk make setup"
+    elif grep -q 'No matching distribution found for torch' "$log"; then
+        stop "There is no torch for this Python ($version) on this machine in the package index." \
+            "Python 3.11 to 3.13 on Linux or macOS have one."
+    elif grep -qiE 'connection|timed out|temporary failure|name resolution' "$log"; then
+        stop "pip could not reach the package index. Check the network or the proxy and run this again."
+    fi
+    stop "pip could not install the course; its last words stand above, all of them in $log."
+fi
+
+# JupyterLab would ask each new user about news; that question has no place in a course.
+mkdir -p "$VENV/etc/jupyter/labconfig"
+echo '{"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": true}}' \
+    > "$VENV/etc/jupyter/labconfig/page_config.json"
+
+stamp > "$STAMP"
+echo "Ready: $(du -sh "$VENV" | cut -f1) in .venv"
