@@ -1,0 +1,1 @@
+"""Wrong implementations that a check must catch: one package a notebook."""

@@ -1,0 +1,117 @@
+"""Wrong vocabulary-parallel losses: most are the right one with one place changed."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant, adder, changed
+
+MUTANTS: list[Mutant] = []
+_mutant = adder(MUTANTS)
+
+_LOSS = """
+class Loss(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, logits, targets):
+        width = logits.shape[-1]
+        start = dist.get_rank() * width
+        largest = logits.amax(-1)
+        dist.all_reduce(largest, op=dist.ReduceOp.MAX)
+        shifted = logits - largest.unsqueeze(-1)
+        column = targets - start
+        here = (column >= 0) & (column < width)
+        column = column.clamp(0, width - 1).unsqueeze(-1)
+        right = shifted.gather(-1, column).squeeze(-1).masked_fill(~here, 0.0)
+        dist.all_reduce(right)
+        shifted.exp_()
+        total = shifted.sum(-1)
+        dist.all_reduce(total)
+        ctx.save_for_backward(shifted / total.unsqueeze(-1), column, here)
+        return total.log() - right
+
+    @staticmethod
+    def backward(ctx, grad):
+        softmax, column, here = ctx.saved_tensors
+        out = softmax * grad.unsqueeze(-1)
+        out.scatter_add_(-1, column, (-grad * here).unsqueeze(-1))
+        return out, None
+
+
+def vocab_parallel_loss(logits_shard, targets):
+    return Loss.apply(logits_shard, targets)
+"""
+
+
+def _loss(*changes: tuple[str, str]) -> str:
+    """The right loss with the given places changed."""
+    return changed(_LOSS, *changes)
+
+
+_mutant(
+    "vocab_parallel_loss",
+    "max_not_reduced",
+    "each rank subtracts its own largest logit, and the sums are added all the same",
+    "max",
+    "value gradient traffic",
+    _loss(
+        ("        dist.all_reduce(largest, op=dist.ReduceOp.MAX)\n", ""),
+        ("largest = logits.amax(-1)", "largest = logits.amax(-1).clamp_min(-1e30)"),
+    ),
+)
+_mutant(
+    "vocab_parallel_loss",
+    "max_left_out",
+    "nothing is subtracted before exp: large logits overflow",
+    "overflow, max",
+    "value gradient traffic",
+    _loss(
+        ("        dist.all_reduce(largest, op=dist.ReduceOp.MAX)\n", ""),
+        ("largest = logits.amax(-1)", "largest = torch.zeros_like(logits[..., 0])"),
+    ),
+)
+_mutant(
+    "vocab_parallel_loss",
+    "sum_not_reduced",
+    "the sum of exponentials stays that of one rank's columns",
+    "sum",
+    "value gradient traffic",
+    _loss(("        dist.all_reduce(total)\n", ""), ("shifted.sum(-1)", "shifted.sum(-1) + 1e-30")),
+)
+_mutant(
+    "vocab_parallel_loss",
+    "target_not_reduced",
+    "a rank that does not hold the target's column takes 0 for its logit",
+    "target",
+    "value traffic",
+    _loss(("        dist.all_reduce(right)\n", "")),
+)
+_mutant(
+    "vocab_parallel_loss",
+    "vocabulary_shards_swapped",
+    "columns are counted from the wrong end: rank 0 takes itself for the last shard",
+    "order",
+    "value gradient",
+    _loss(("dist.get_rank() * width", "(dist.get_world_size() - 1 - dist.get_rank()) * width")),
+)
+_mutant(
+    "vocab_parallel_loss",
+    "onehot_on_every_rank",
+    "every rank subtracts the target from its gradient, also where it does not hold the column",
+    "gradient, target",
+    "gradient",
+    _loss(("(-grad * here)", "(-grad)")),
+)
+_mutant(
+    "vocab_parallel_loss",
+    "loss_gathers_logits",
+    "the logits are gathered: right loss and gradient, but (B, T, V) on every rank and on the wire",
+    "gather",
+    "traffic memory",
+    """
+    def vocab_parallel_loss(logits_shard, targets):
+        parts = [torch.empty_like(logits_shard) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, logits_shard.detach().contiguous())
+        parts[dist.get_rank()] = logits_shard
+        logits = torch.cat(parts, dim=-1)
+        losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
+        return losses.view_as(targets)
+    """,
+)
