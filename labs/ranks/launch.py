@@ -14,7 +14,7 @@ from pathlib import Path
 from labs.ranks import devices, environment, output, processes, ship
 from labs.ranks.run import Run, RunFailed, gather, root_cause, tell
 from labs.ranks.status import Status
-from labs.ranks.supervised import supervisor
+from labs.ranks.supervised import SupervisorGone, supervisor
 from labs.ranks.supervisor import free_port
 
 COURSE = Path(__file__).resolve().parents[2]
@@ -71,6 +71,7 @@ def launch(
             run = attempt.run()
             if not attempt.port_taken():
                 break
+            attempt.forget()
         if run.failure:
             raise RunFailed(run)
         return run
@@ -104,9 +105,12 @@ class _Attempt:
         process = supervisor(self.mode)
         begun = time.monotonic()
         with process.lock:
-            process.say(op="run", folder=str(self.folder), **self._command())
+            process.wait_ready()
             try:
+                process.begin(folder=str(self.folder), **self._command())
                 code = self._watch(process)
+            except SupervisorGone as gone:
+                self.why, code = output.clean(str(gone), self.folder), -9
             except BaseException:  # an interrupt: nothing of the run may be left
                 process.kill()
                 raise
@@ -130,7 +134,7 @@ class _Attempt:
         """Follow the run to its end. Returns torchrun's exit code."""
         started, first_end = None, None
         while True:
-            message = process.read(_POLL)
+            message = process.news(_POLL)
             now = time.monotonic()
             if message and message["event"] == "started":
                 started = now
@@ -149,7 +153,7 @@ class _Attempt:
                 elif self._prints_too_much():
                     self.why = f"a rank printed more than {_OUTPUT_LIMIT // 2**20} MiB"
                 if self.why:
-                    process.say(op="kill")
+                    process.end()
 
     def _state(self) -> str:
         states = []
@@ -189,6 +193,13 @@ class _Attempt:
             except OSError:
                 pass
         return False
+
+    def forget(self) -> None:
+        """Remove what this attempt left, so that the next one is not judged by it."""
+        for name in ("pid", "state", "out", "kept", "report", "stack"):
+            for rank in range(self.placement.ranks):
+                (self.folder / f"{name}.{rank}").unlink(missing_ok=True)
+        (self.folder / "agent").unlink(missing_ok=True)
 
     def port_taken(self) -> bool:
         said = output.read_capped(self.folder / "agent", 20000)

@@ -74,10 +74,10 @@ def keep(name: str, value: object) -> None:
     """Report `value` now: it survives whatever happens to this rank later."""
     if here is None:
         return
-    here.kept[name] = value
-    if here.folder is not None:
-        from labs.ranks import report
+    from labs.ranks import report
 
+    here.kept[name] = report.plain(value, f"what was kept as {name!r}")
+    if here.folder is not None:
         report.save(here.folder / f"kept.{here.rank}", here.kept)
 
 

@@ -2,14 +2,18 @@
 
 import os
 import re
+import socket
+import sysconfig
+import tempfile
 from pathlib import Path
 
+_STDLIB = sysconfig.get_paths()["stdlib"]
 CAP = 4000  # characters of one rank that are shown: half from its beginning, half from its end
 _SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|PRIVATE", re.IGNORECASE)
 
 
 def clean(text: str, folder: Path | None = None) -> str:
-    """`text` without this machine's paths and without the environment's secrets."""
+    """`text` without this machine's paths and name and without the environment's secrets."""
     for name, value in os.environ.items():
         if _SECRET_NAME.search(name) and len(value) >= 6:
             text = text.replace(value, f"<{name}>")
@@ -17,11 +21,29 @@ def clean(text: str, folder: Path | None = None) -> str:
     if folder is not None:
         text = text.replace(str(folder) + os.sep, "")
     text = re.sub(r"(?:/[^\s:\"',()]+)*/(?:site|dist)-packages/", "", text)
-    text = text.replace(course + os.sep, "")
+    for known in (course, _here(), _STDLIB, tempfile.gettempdir()):
+        if len(known) > 1:
+            text = text.replace(known + os.sep, "")
+    host = socket.gethostname()
+    if len(host) > 3 and host != "localhost":
+        text = re.sub(rf"\b{re.escape(host)}\b(\.[a-z][\w.-]*)?", "<host>", text)
     home = os.path.expanduser("~")
     if len(home) > 1:
         text = text.replace(home + os.sep, "~/").replace(home, "~")
     return text
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # the folder was removed
+        return ""
+
+
+def is_library(file: str) -> bool:
+    """Whether `file` belongs to Python or an installed package, not to who is running this."""
+    installed = "site-packages" in file or "dist-packages" in file
+    return installed or file.startswith((_STDLIB + os.sep, "<"))
 
 
 def read_capped(path: Path, cap: int = CAP) -> str:

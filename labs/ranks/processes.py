@@ -15,6 +15,7 @@ import time
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 LINUX = sys.platform.startswith("linux")
+_CHILDREN_FILES = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
 
 
 def _prctl(option: int, value: int) -> None:
@@ -39,7 +40,7 @@ def adopt_orphans() -> None:
 
 def children(pid: int) -> list[int]:
     """Direct children of `pid`, of all its threads."""
-    if not LINUX:
+    if not _CHILDREN_FILES:
         import psutil
 
         try:

@@ -23,7 +23,8 @@ def _wait_for_siblings(agent: int, ranks: int) -> None:
     """
     from labs.ranks import processes
 
-    while len(processes.children(agent)) < ranks:
+    deadline = time.monotonic() + 5  # only where the system does not tell who is whose child
+    while len(processes.children(agent)) < ranks and time.monotonic() < deadline:
         if os.getppid() != agent:
             os._exit(98)
         time.sleep(0.001)
@@ -46,7 +47,7 @@ def _error(error: BaseException, folder: Path) -> dict:
         for frame in told.stack
     ]
     return dict(
-        at=time.time(), type=type(error).__name__, message=str(error), frames=frames,
+        at=time.time(), type=type(error).__name__, message=str(told), frames=frames,
         full="".join(told.format()),
     )  # fmt: skip
 
@@ -109,7 +110,10 @@ def main(folder: Path) -> None:
 
 if __name__ == "__main__":
     here = Path(__file__).resolve()
-    root = str(here.parents[2])
-    # torchrun put this file's folder first; the neighbours here are not top-level modules
-    sys.path[:] = [root, *(p for p in sys.path if p not in (root, str(here.parent)))]
+    # A forked interpreter has not read PYTHONPATH. torchrun put this file's folder first; the
+    # neighbours here are not top-level modules.
+    asked = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+    path = dict.fromkeys([str(here.parents[2]), *asked, *sys.path])
+    path.pop(str(here.parent), None)
+    sys.path[:] = path
     main(Path(sys.argv[1]))

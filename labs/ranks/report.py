@@ -11,28 +11,41 @@ tensors, numbers, text and containers of them, read back without running any cod
 """
 
 import os
+import pickle
 from pathlib import Path
 
 import torch
 
-_LEAVES = (torch.Tensor, str, bytes, int, float, bool, type(None), torch.dtype, torch.Size)
+# The exact types: an IntEnum or numpy's float64 is a number, but only its own class can read it.
+_LEAVES = (str, bytes, int, float, complex, bool, type(None), torch.dtype, torch.Size)
+_TENSORS = (torch.Tensor, torch.nn.Parameter)
 
 
 def plain(value: object, at: str = "the value") -> object:
-    """`value` with tensors detached and on the CPU.
+    """`value` with tensors detached and on the CPU, each with no more memory than it shows.
 
     Raises TypeError, naming the place, for anything that is not a tensor, a number, text or a
     list, tuple or dict of these.
     """
-    if isinstance(value, torch.Tensor):
-        return value.detach().cpu()
-    if isinstance(value, _LEAVES):
+    if type(value) in _TENSORS:
+        value = value.detach().cpu()
+        whole = value.layout == torch.strided and value.untyped_storage().nbytes()
+        return value.clone() if whole > value.numel() * value.element_size() else value
+    if type(value) in _LEAVES:
         return value
+    for kind in (bool, int, float, str):  # numpy's and enumerations' numbers
+        if isinstance(value, kind):
+            return kind(value)
     if isinstance(value, dict):
         return {plain(key): plain(item, f"{at}[{key!r}]") for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         items = [plain(item, f"{at}[{i}]") for i, item in enumerate(value)]
         return items if isinstance(value, list) else tuple(items)
+    if hasattr(value, "full_tensor"):
+        raise TypeError(
+            f"{at} is a {type(value).__name__}, of which a rank holds a piece; report what "
+            "to_local() gives (the piece) or full_tensor() (all of it, every rank must call it)"
+        )
     raise TypeError(
         f"{at} is a {type(value).__name__}; a rank can report tensors, numbers, text, and lists, "
         "tuples or dicts of them"
@@ -50,5 +63,5 @@ def load(path: Path) -> object:
     """What `save` wrote, or None when it is not there or not whole."""
     try:
         return torch.load(path, weights_only=True)
-    except (OSError, EOFError, RuntimeError, ValueError):
+    except (OSError, EOFError, RuntimeError, ValueError, pickle.UnpicklingError):
         return None

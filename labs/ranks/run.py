@@ -84,6 +84,8 @@ def gather(
             run.threads.append(told["threads"])
         errors.append(told.get("error"))
         printed[rank] = output.clean(output.read_capped(folder / f"out.{rank}"), folder)
+        for file, cell in labels.items():
+            printed[rank] = printed[rank].replace(file, cell)
     run.ledger = Ledger(rows)
     run.output = output.ordered(printed)
     for error in filter(None, errors):
@@ -102,7 +104,7 @@ def _tidy(error: dict, folder: Path, labels: dict[str, str]) -> None:
     for frame in error["frames"]:
         cell = labels.get(Path(frame["file"]).name)
         own = cell is not None and frame["file"].startswith(str(folder))
-        frame["own"] = own
+        frame["own"], frame["library"] = own, output.is_library(frame["file"])
         frame["file"] = cell if own else output.clean(frame["file"], folder)
 
 
@@ -116,9 +118,9 @@ def root_cause(errors: list[dict | None]) -> tuple[int, dict] | None:
 def tell(rank: int, error: dict) -> str:
     """The error in at most ~20 lines: the rank, the error, and the lines that lead to it."""
     frames = [f for f in error["frames"] if f["own"]]
-    if not frames:  # not the learner's code: the course's own, from its entry on
-        frames = [f for f in error["frames"] if f["file"].startswith(("labs", "solutions"))]
-        frames = [f for f in frames if not f["file"].endswith(("ranks/rank.py", "ranks/book.py"))]
+    if not frames:  # not from a cell: the course's own code, or a module of the learner's
+        frames = [f for f in error["frames"] if not f["library"]]
+        frames = [f for f in frames if not f["file"].startswith("labs/ranks/")]
     lines = [f"rank {rank}: {error['type']}: {error['message']}"[:2000]]
     for frame in frames[-6:]:
         lines.append(f"  {frame['file']}, line {frame['line']}, in {frame['function']}")

@@ -9,6 +9,7 @@ travel by value.
 
 import ast
 import importlib
+import inspect
 import io
 import linecache
 import pickle
@@ -26,6 +27,7 @@ class Cell:
     label: str  # as the reader knows it: "cell [5]", "answers.py"
     text: str
     names: tuple[str, ...] | None = None  # definitions to execute; None: all, and the imports
+    aliases: tuple[tuple[str, str], ...] = ()  # (name in use, name in its definition)
 
 
 @dataclass
@@ -49,7 +51,7 @@ class Source:
 class _Gatherer:
     """Collects the cells and globals that one notebook function needs."""
 
-    cells: dict[str, tuple[Cell, set[str]]] = field(default_factory=dict)
+    cells: dict[str, tuple[Cell, set[str], set[tuple[str, str]]]] = field(default_factory=dict)
     values: dict[str, object] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
     root: str = ""
@@ -61,15 +63,21 @@ class _Gatherer:
         if not from_notebook(thing):
             self.values[name] = thing
             return
+        if name == "<lambda>":
+            raise ValueError("a lambda has no name to be found by; give it one with `def`")
         file, text = _text_of(thing)
-        node = _definition(ast.parse(text), name, getattr(thing, "__name__", name))
+        known_as = getattr(thing, "__name__", name)
+        node = _definition(ast.parse(text), name, known_as)
         if node is None:
             raise ValueError(f"the definition of {name} was not found in its cell; run it again")
         for inner in ast.walk(node):  # what it uses is defined before it
             if isinstance(inner, ast.Name) and inner.id in scope:
                 self.need(inner.id, scope[inner.id], scope)
-        _, names = self.cells.setdefault(file, (Cell(_label(file), text), set()))
-        names.add(name)
+        _, names, aliases = self.cells.setdefault(file, (Cell(_label(file), text), set(), set()))
+        if name in _defines(node):
+            names.add(name)
+        else:
+            aliases.add((name, known_as))
         # keep the order in which things are complete: re-insert the cell last
         self.cells[file] = self.cells.pop(file)
 
@@ -79,19 +87,29 @@ class _Gatherer:
             key = todo.pop()
             held: list[str] = []
             buffer = io.BytesIO()
-            _Pickler(buffer, lambda thing, held=held: self._local(thing, scope, held)).dump(
-                self.values[key]
-            )
+            pickler = _Pickler(buffer, lambda thing, held=held: self._local(thing, scope, held))
+            try:
+                pickler.dump(self.values[key])
+            except _CANNOT_PICKLE as error:
+                raise ValueError(
+                    f"{name} uses {key!r}, which cannot be sent to a rank: {error}"
+                ) from None
             packed[key] = buffer.getvalue()
             late += [key] if held else []
             todo += [new for new in self.values if new not in packed and new not in todo]
-        cells = [Cell(c.label, c.text, tuple(sorted(n))) for c, n in self.cells.values()]
+        cells = [
+            Cell(cell.label, cell.text, tuple(sorted(names)), tuple(sorted(aliases)))
+            for cell, names, aliases in self.cells.values()
+        ]
         return Source(name, cells, packed, tuple(late))
 
     def _local(self, thing: object, scope: dict, held: list[str]) -> tuple[str, str]:
         self.need(thing.__name__, thing, scope)
         held.append(thing.__name__)
         return ("shipped", thing.__name__)
+
+
+_CANNOT_PICKLE = (pickle.PicklingError, AttributeError, TypeError, RecursionError)
 
 
 class _Pickler(pickle.Pickler):
@@ -134,15 +152,31 @@ def _text_of(thing: types.FunctionType | type) -> tuple[str, str]:
         )
     functions = [thing] if isinstance(thing, types.FunctionType) else vars(thing).values()
     codes = [f.__code__ for f in map(_unwrapped, functions) if isinstance(f, types.FunctionType)]
-    for code in codes:
-        lines = linecache.getlines(code.co_filename)
-        if lines:
-            return code.co_filename, "".join(lines)
+    files = [code.co_filename for code in codes]
+    if isinstance(thing, type):  # one without methods of its own: a dataclass, an enumeration
+        files += reversed(list(linecache.cache))
+        files.append(getattr(sys.modules["__main__"], "__file__", None) or "")
+    for file in files:
+        text = "".join(linecache.getlines(file)) if file else ""
+        if text and (file in [c.co_filename for c in codes] or _class_stands_in(text, file, name)):
+            return file, text
     raise ValueError(f"the text of {name} is not known; run the cell that defines it again")
 
 
+def _class_stands_in(text: str, file: str, name: str) -> bool:
+    """Whether this cell (or the script itself) defines a class of that name."""
+    main = getattr(sys.modules["__main__"], "__file__", None)
+    if not (file == main or "ipykernel" in file or file.startswith("<ipython-input")):
+        return False
+    try:
+        return isinstance(_definition(ast.parse(text), name), ast.ClassDef)
+    except SyntaxError:
+        return False
+
+
 def _unwrapped(thing: object) -> object:
-    return thing.__func__ if isinstance(thing, (staticmethod, classmethod)) else thing
+    thing = thing.__func__ if isinstance(thing, (staticmethod, classmethod)) else thing
+    return inspect.unwrap(thing) if isinstance(thing, types.FunctionType) else thing
 
 
 def _definition(tree: ast.Module, *names: str) -> ast.stmt | None:
@@ -197,7 +231,7 @@ def write(job: dict, function: Callable, args: tuple, kwargs: dict, folder: Path
     buffer = io.BytesIO()
     try:
         _Pickler(buffer, ship).dump((function, args, kwargs))
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
+    except _CANNOT_PICKLE as error:
         name = getattr(function, "__name__", "the function")
         raise ValueError(f"{name} uses something that cannot be sent to a rank: {error}") from None
     labels = {}
@@ -207,7 +241,10 @@ def write(job: dict, function: Callable, args: tuple, kwargs: dict, folder: Path
             labels[file] = cell.label
             (folder / file).write_text(cell.text, encoding="utf-8")
     told = [
-        dict(name=s.name, values=s.values, late=s.late, names=[c.names for c in s.cells])
+        dict(
+            name=s.name, values=s.values, late=s.late,
+            cells=[(c.names, c.aliases) for c in s.cells],
+        )  # fmt: skip
         for s in sources
     ]
     job = dict(job, call=buffer.getvalue(), sources=told, labels=labels)
@@ -242,11 +279,20 @@ def _build(source: dict, index: int, folder: Path) -> object:
             scope[name] = _Unpickler(packed, lambda inner: scope[inner]).load()
 
     load(set(source["values"]) - set(source["late"]))
-    for number, names in enumerate(source["names"]):
+    for number, (names, aliases) in enumerate(source["cells"]):
         file = folder / f"cell_{index}_{number}.py"
         tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
-        tree.body = [node for node in tree.body if _wanted(node, names)]
+        wanted = None if names is None else {*names, *(defined for _, defined in aliases)}
+        tree.body = [node for node in tree.body if _wanted(node, wanted)]
+        before = dict(scope)
         exec(compile(tree, str(file), "exec"), scope)  # noqa: S102 - the learner's own definitions
+        for name, defined in aliases:
+            scope[name] = scope[defined]
+        for defined in {defined for _, defined in aliases} - set(names or ()):
+            # known by another name here: its own name may be another cell's by now
+            scope.pop(defined)
+            if defined in before:
+                scope[defined] = before[defined]
     load(set(source["late"]))
     if source["name"] not in scope:
         raise NameError(f"{source['name']} is not defined in what was sent")

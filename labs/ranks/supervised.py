@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -18,6 +19,10 @@ _FILE = Path(__file__).with_name("supervisor.py")
 _START_LIMIT = 120.0  # seconds: a cold disk may take long to import torch
 
 
+class SupervisorGone(RuntimeError):
+    """The supervisor was killed, or did not start."""
+
+
 class Supervised:
     """A running supervisor of this process."""
 
@@ -26,15 +31,18 @@ class Supervised:
         self.version = _FILE.stat().st_mtime_ns
         # Whatever it starts carries this mark, and is found by it if the supervisor is killed.
         self.mark = f"LABS_SUPERVISOR={os.getpid()}-{time.time_ns()}"
-        self._buffer, self._ready = b"", False
+        self._buffer, self._ready, self._number = b"", False, 0
         mine, its = socket.socketpair()
         self._line = mine
         env = environment.for_ranks(threads=1, path=[])
         env.update([self.mark.split("=")])
         env.update(OPENBLAS_NUM_THREADS="1", LABS_MODE=mode)
+        # A file: a pipe that nobody reads fills up, and stops who writes to it.
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the supervisor
         self.process = subprocess.Popen(
-            [sys.executable, str(_FILE), str(os.getpid()), mode],
-            stdin=its, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env, cwd="/",
+            # -P: the files beside the supervisor's are no top-level modules
+            [sys.executable, "-P", str(_FILE), str(os.getpid()), mode],
+            stdin=its, stdout=subprocess.DEVNULL, stderr=self._said, env=env, cwd="/",
             start_new_session=True,
         )  # fmt: skip
         its.close()
@@ -52,18 +60,36 @@ class Supervised:
             message = self.read(_START_LIMIT)
             if message is None:
                 self.close()
-                raise RuntimeError(f"the supervisor did not start within {_START_LIMIT:g} s")
+                raise SupervisorGone(f"the supervisor did not start within {_START_LIMIT:g} s")
             self._ready = True
 
-    def say(self, **message: object) -> None:
+    def begin(self, **job: object) -> None:
+        """Ask for a run. Its messages are those that `news` gives until the next one begins."""
         self.wait_ready()
-        job = dict(message)
-        if "env" in job:
-            job["env"] = {**job["env"], **dict([self.mark.split("=")])}
-        self._line.sendall((json.dumps(job) + "\n").encode())
+        self._number += 1
+        env = {**job["env"], **dict([self.mark.split("=")])}
+        self._say(op="run", number=self._number, **{**job, "env": env})
+
+    def end(self) -> None:
+        """Ask for the end of the run; `news` tells when nothing of it is left."""
+        self._say(op="kill", number=self._number)
+
+    def _say(self, **message: object) -> None:
+        try:
+            self._line.sendall((json.dumps(message) + "\n").encode())
+        except OSError:
+            raise SupervisorGone(self._last_words()) from None
+
+    def news(self, wait: float) -> dict | None:
+        """The next message about the run that is on, or None after `wait` seconds.
+
+        Raises SupervisorGone when the supervisor is dead.
+        """
+        message = self.read(wait)
+        return message if message and message.get("number") == self._number else None
 
     def read(self, wait: float) -> dict | None:
-        """The next message, or None after `wait` seconds. Raises RuntimeError when it is dead."""
+        """The next message, or None after `wait` seconds. Raises SupervisorGone."""
         deadline = time.monotonic() + wait
         while b"\n" not in self._buffer:
             left = max(0.0, deadline - time.monotonic())
@@ -79,7 +105,7 @@ class Supervised:
                     return None
                 continue
             if not data:
-                raise RuntimeError(self._last_words())
+                raise SupervisorGone(self._last_words())
             self._buffer += data
         text, self._buffer = self._buffer.split(b"\n", 1)
         return json.loads(text)
@@ -87,14 +113,14 @@ class Supervised:
     def kill(self, limit: float = 8.0) -> None:
         """End the run that is on, whatever its ranks do, and wait until nothing is left of it."""
         try:
-            self.say(op="kill")
+            self.end()
             deadline = time.monotonic() + limit
             while time.monotonic() < deadline:
-                message = self.read(0.1)
+                message = self.news(0.1)
                 if message and message["event"] == "done":
                     return
-        except (RuntimeError, OSError):
-            pass
+        except SupervisorGone:
+            return
         self.close()
 
     def close(self) -> None:
@@ -107,8 +133,7 @@ class Supervised:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        if self.process.stderr:
-            self.process.stderr.close()
+        self._said.close()
         self._sweep()
 
     def _sweep(self) -> None:
@@ -124,23 +149,38 @@ class Supervised:
                     pass
 
     def _last_words(self) -> str:
+        said = ""
+        if not self._said.closed:
+            self._said.seek(0)
+            said = self._said.read().decode("utf-8", "replace")[-2000:]
         self.process.kill()
-        said = self.process.stderr.read().decode("utf-8", "replace")[-2000:]
         self.close()
         return f"the supervisor of the ranks was killed or failed to start\n{said}".rstrip()
 
 
 _running: dict[str, Supervised] = {}
+_starting = threading.Lock()  # two threads that launch at once share one supervisor
+
+
+def _forked() -> None:
+    """In a forked child: no thread of it holds the lock, whatever the parent's threads did."""
+    global _starting
+    _starting = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 def supervisor(mode: str) -> Supervised:
     """This process's supervisor for `mode`, started if there is none."""
-    found = _running.get(mode)
-    if found is None or not found.usable():
-        if found is not None:
-            found.close()
-        found = _running[mode] = Supervised(mode)
-    return found
+    with _starting:
+        found = _running.get(mode)
+        if found is None or not found.usable():
+            if found is not None:
+                found.close()
+            found = _running[mode] = Supervised(mode)
+        return found
 
 
 def warm_up() -> None:

@@ -9,8 +9,10 @@ the environment comes with each launch, so nothing goes stale. It runs one threa
 work, and never touches CUDA: a fork copies only the forking thread, and CUDA does not survive one.
 
 It speaks JSON lines on the socket given as its standard input:
-    in   {"op": "run", "argv", "env", "cwd", "out"}   {"op": "kill"}
-    out  {"event": "ready" | "started" | "done", ...}
+    in   {"op": "run", "number", "argv", "env", "cwd", "out", "folder"}   {"op": "kill", "number"}
+    out  {"event": "ready" | "started" | "done", "number", ...}
+Each run has a number, so that what is said late of one run is not taken for the next one's. A kill
+is always answered with "done", even where the run had ended by itself or never begun.
 When the line closes or the kernel is gone it kills all that it started, and ends.
 """
 
@@ -151,27 +153,27 @@ def serve(kernel: int, warm: bool) -> None:
         gc.collect()
         gc.freeze()  # shared pages stay shared: the collector of a rank does not write to them
     line.say(event="ready", pid=os.getpid())
-    waiting, job, agent = [], None, 0
+    waiting, number, folder, agent = [], 0, None, 0
     while line.open and os.getppid() == kernel:
         waiting += line.read(0.01 if agent else 0.5)
         code = None
-        if any(message["op"] == "kill" for message in waiting):
-            waiting = [message for message in waiting if message["op"] != "kill"]
-            code = -signal.SIGKILL if agent else None
-        if agent and code is None:
+        if agent:
             pid, status = os.waitpid(agent, os.WNOHANG)
             code = os.waitstatus_to_exitcode(status) if pid else None
+        if code is None and waiting and waiting[0]["op"] == "kill":
+            number, code = waiting.pop(0)["number"], -signal.SIGKILL
         if code is not None:
             clean = processes.end_descendants()
-            job, agent = None, 0
-            line.say(event="done", code=code, clean=clean)
-        if waiting and not agent:
+            agent = 0
+            line.say(event="done", number=number, code=code, clean=clean)
+        elif waiting and not agent:
             job = waiting.pop(0)
-            line.say(event="started", at=time.time())
+            number, folder = job["number"], job["folder"]
+            line.say(event="started", number=number, at=time.time())
             agent = start_warm(job, line.descriptor) if job["warm"] else start_cold(job)
     processes.end_descendants()
-    if job:  # the kernel is gone: nobody else tidies its folder
-        shutil.rmtree(job["folder"], ignore_errors=True)
+    if folder:  # the kernel is gone: nobody else tidies its folder
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def free_port(tries: int = 200) -> int:
