@@ -73,6 +73,19 @@ def test_constraints_name_the_whole_closure():
                 waiting.append(needed)
 
 
+def test_each_pinned_version_runs_on_the_lowest_python():
+    """A package may ask for 3.11.5; Debian 12 has 3.11.2, and pip would find no version."""
+    lowest = PROJECT["requires-python"].removeprefix(">=") + ".0"
+    for name, version in constraints().items():
+        try:
+            installed = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        needs = installed.metadata["Requires-Python"]
+        if needs and Version(installed.version).public == version.public:
+            assert SpecifierSet(needs).contains(lowest), f"{name}=={version} needs Python {needs}"
+
+
 def test_conda_file_parses_with_condas_own_grammar():
     rattler = pytest.importorskip("rattler")
     plain, _ = conda_and_pip()
