@@ -299,9 +299,11 @@ def _build(source: dict, index: int, folder: Path) -> object:
     return scope[source["name"]]
 
 
-def _wanted(node: ast.stmt, names: tuple[str, ...] | None) -> bool:
+def _wanted(node: ast.stmt, names: set[str] | None) -> bool:
+    if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+        return True
     if names is not None:
-        return bool(_defines(node) & set(names))
+        return bool(_defines(node) & names)
     if isinstance(node, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)):
         return True
     return isinstance(node, (ast.Assign, ast.AnnAssign)) and _is_constant(node.value)
