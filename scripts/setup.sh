@@ -46,7 +46,8 @@ for module in venv ensurepip; do
         "On Debian and Ubuntu: sudo apt install python3-venv (or python$version-venv)."
 done
 
-# On Linux the index's own torch brings the CUDA libraries along: 5.2 GB installed, 8 while pip unpacks.
+# On Linux the index's own torch brings the CUDA libraries along: 5.2 GB installed, and the packages
+# themselves lie beside that while pip unpacks them.
 # Who names another source of packages to pip, or has a Mac, gets a build of 1.4 GB.
 need=2500
 [ "$(uname)" = Linux ] && [ -z "${PIP_EXTRA_INDEX_URL:-}${PIP_INDEX_URL:-}${PIP_FIND_LINKS:-}" ] && need=8000
