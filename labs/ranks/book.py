@@ -1,15 +1,14 @@
 """The rank's account of its own communication, taken where every call must pass.
 
 All of torch's communication (dist.*, DTensor, FSDP, DDP, pipelining, forward or backward, from any
-thread) ends in one of about twenty `c10d` operators. Their CPU and CUDA kernels are replaced by
-ones that write a line and call the original. No other operation is touched, so counting does not
+thread) ends in one of about twenty `c10d` operators. Before one of them reaches its backend, at the
+dispatcher's BackendSelect, a line is written. No other operation is touched, so counting does not
 distort what it counts. One line more for the clock: waits, seen at `dist.Work.wait`.
 """
 
 import contextlib
 import threading
 import time
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -135,10 +134,30 @@ class Book:
             self.phase_name = outer
 
 
-def _booked(book: Book, call: wire.Call, kernel: object):  # noqa: ANN202
-    def booked(keyset, *args, **kwargs):  # noqa: ANN001, ANN202
+def _device_key(value: object) -> torch._C.DispatchKey | None:
+    """The backend of the first tensor in nested lists."""
+    if isinstance(value, torch.Tensor):
+        return _KEYS.get(value.device.type, torch._C.DispatchKey.CPU)
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            if (found := _device_key(item)) is not None:
+                return found
+    return None
+
+
+_KEYS = {"cuda": torch._C.DispatchKey.CUDA, "meta": torch._C.DispatchKey.Meta}
+
+
+def _booked(book: Book, call: wire.Call, operator: torch._ops.OpOverload):  # noqa: ANN202
+    # `_op_dk` calls the backend's own kernel with the GIL released. With the GIL held, gloo's
+    # worker can be inside its queue's lock, waiting for the GIL to let go of a tensor, while this
+    # thread waits for that lock: a deadlock, once in a few hundred backward passes.
+    kernel = operator._op_dk
+
+    def booked(*args, **kwargs):  # noqa: ANN002, ANN003, ANN202
         book.post(call, args)
-        return kernel.call_boxed(keyset, *args, **kwargs)
+        key = _device_key(args[call.input_at]) or _device_key(args[0])
+        return kernel(key or torch._C.DispatchKey.CPU, *args, **kwargs)
 
     return booked
 
@@ -171,22 +190,11 @@ def _follow_waits(book: Book) -> None:
 
 
 def open_book(rank: int) -> tuple[Book, torch.library.Library]:
-    """Start the account of this process. Keep the library alive: it holds the replaced kernels."""
+    """Start the account of this process. Keep the library alive: it holds the hooks."""
     book = Book(rank)
     library = torch.library.Library("c10d", "IMPL")
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Warning only once for all operators")
-        warnings.filterwarnings("ignore", "\\s*Overriding a previously registered kernel")
-        for call in wire.CALLS:
-            operator = getattr(torch.ops.c10d, call.operator).default
-            for device in ("CPU", "CUDA"):
-                try:
-                    kernel = torch.library.get_kernel(operator, device)
-                except RuntimeError:  # this build has no kernel for the device
-                    continue
-                library.impl(
-                    operator, _booked(book, call, kernel), device,
-                    with_keyset=True, allow_override=True,
-                )  # fmt: skip
+    for call in wire.CALLS:
+        operator = getattr(torch.ops.c10d, call.operator).default
+        library.impl(operator, _booked(book, call, operator), "BackendSelect")
     _follow_waits(book)
     return book, library
