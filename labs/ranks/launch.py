@@ -4,7 +4,9 @@
 """
 
 import os
+import re
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -12,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from labs.ranks import devices, environment, output, processes, ship
-from labs.ranks.run import Run, RunFailed, gather, root_cause, tell
+from labs.ranks.run import Run, RunFailed, gather, is_victim, root_cause, tell
 from labs.ranks.status import Status
 from labs.ranks.supervised import SupervisorGone, supervisor
 from labs.ranks.supervisor import free_port
@@ -89,6 +91,16 @@ def torchrun_arguments(ranks: int, port: int) -> list[str]:
     ]  # fmt: skip
 
 
+def _how(code: int | None) -> str:
+    """An exit code in words."""
+    if code is None:
+        return "its exit code is not known"
+    if code >= 0:
+        return f"exit code {code}"
+    more = " (the system does that when memory runs out)" if code == -signal.SIGKILL else ""
+    return f"killed by signal {-code}, {signal.Signals(-code).name}{more}"
+
+
 class _Attempt:
     """One start of torchrun, watched to its end."""
 
@@ -100,12 +112,16 @@ class _Attempt:
         self.limit, self.env, self.line = limit, env, line
         self.origin = time.time()
         self.why: str | None = None  # the reason, when it was ended from here
+        self.gone: list[int] = []  # the ranks first seen to be gone without a report
 
     def run(self) -> Run:
         process = supervisor(self.mode)
         begun = time.monotonic()
         with process.lock:
-            process.wait_ready()
+            try:
+                process.wait_ready()
+            except SupervisorGone as gone:
+                raise SupervisorGone(output.clean(str(gone))) from None
             try:
                 process.begin(folder=str(self.folder), **self._command())
                 code = self._watch(process)
@@ -145,7 +161,7 @@ class _Attempt:
             self.line.show(self._state())
             if self.why is None:
                 if first_end is None and self._someone_ended():
-                    first_end = now
+                    first_end, self.gone = now, self._gone()
                 if first_end is not None and now - first_end > _GRACE:
                     self.why = "ended"
                 elif now - started > self.limit:
@@ -166,15 +182,19 @@ class _Attempt:
         return min(states, key=lambda state: (order.get(state, 2), len(state), state))
 
     def _someone_ended(self) -> bool:
-        """A rank reported an error, or is gone without a report."""
+        """A rank is gone without having reported that all was well."""
+        return bool(self._gone())
+
+    def _gone(self) -> list[int]:
+        found = []
         for rank in range(self.placement.ranks):
             try:
                 pid = int((self.folder / f"pid.{rank}").read_text() or 0)
             except (OSError, ValueError):
                 continue
             if pid and not processes.alive(pid) and not self._reported_well(rank):
-                return True
-        return False
+                found.append(rank)
+        return found
 
     def _reported_well(self, rank: int) -> bool:
         return (self.folder / f"report.{rank}").exists() and self._state_of(rank) == "done"
@@ -212,12 +232,14 @@ class _Attempt:
         run, errors = gather(self.folder, self.placement, self.mode, labels, self.origin)
         cause = root_cause(errors)
         silent = [r for r in range(self.placement.ranks) if not self._reported_well(r)]
-        if cause and self.why in (None, "ended"):
+        died = self._died_silently(silent, errors)
+        if died and self.why in (None, "ended") and (cause is None or is_victim(cause[1])):
+            run.culprit, run.failure = died
+        elif cause and self.why in (None, "ended"):
             run.culprit, run.failure = cause[0], tell(*cause)
         elif self.why and self.why != "ended":
             run.failure = f"{self.why}; ended: {self._left_over(silent)}"
         elif silent or code:
-            run.culprit = silent[0] if silent else None
             run.failure = self._died(silent, code)
         if run.failure and run.output:
             run.failure += f"\noutput of the ranks:\n{run.output}"
@@ -226,6 +248,20 @@ class _Attempt:
     def _left_over(self, silent: list[int]) -> str:
         states = [f"rank {rank} ({self._state_of(rank) or 'starting'})" for rank in silent]
         return ", ".join(states) or "no rank was at work"
+
+    def _died_silently(self, silent: list[int], errors: list) -> tuple[int, str] | None:
+        """The rank that ended without a word before the others, and how; None if there is none.
+
+        torchrun notes how each rank ended that it had not stopped itself (signal 15).
+        """
+        said = output.read_capped(self.folder / "agent", 100_000)
+        ends = re.findall(r"\n  rank +: (\d+) [^\n]*\n  exitcode +: (-?\d+)", said)
+        codes = {int(rank): int(code) for rank, code in ends}
+        mute = [rank for rank in silent if errors[rank] is None]
+        noted = [rank for rank in mute if codes.get(rank, -15) != -15]
+        for rank in noted or [rank for rank in self.gone if rank in mute]:
+            return rank, f"rank {rank} ended without a word: {_how(codes.get(rank))}"
+        return None
 
     def _died(self, silent: list[int], code: int) -> str:
         said = output.clean(output.read_capped(self.folder / "agent"), self.folder)

@@ -70,6 +70,7 @@ def main(folder: Path) -> None:
     import torch.distributed as dist
 
     from labs.ranks import book, on_rank, report, ship
+    from labs.ranks.run import is_victim
 
     error = value = library = None
     me = on_rank.Rank(rank, world, "cpu", book.Book(rank), folder)
@@ -102,6 +103,8 @@ def main(folder: Path) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     if error:
+        if is_victim(error):  # torchrun shall first notice, and note, the end of the other rank
+            time.sleep(0.5)
         os._exit(1)
     if dist.is_initialized():
         dist.destroy_process_group()

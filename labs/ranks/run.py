@@ -111,8 +111,13 @@ def _tidy(error: dict, folder: Path, labels: dict[str, str]) -> None:
 def root_cause(errors: list[dict | None]) -> tuple[int, dict] | None:
     """Rank and error that came first, victims of another rank's end last of all."""
     found = [(rank, error) for rank, error in enumerate(errors) if error]
-    found.sort(key=lambda pair: (bool(_VICTIM.search(pair[1]["message"])), pair[1]["at"]))
+    found.sort(key=lambda pair: (is_victim(pair[1]), pair[1]["at"]))
     return found[0] if found else None
+
+
+def is_victim(error: dict) -> bool:
+    """Whether the error says that another rank was gone."""
+    return bool(_VICTIM.search(error["message"]))
 
 
 def tell(rank: int, error: dict) -> str:
