@@ -1,0 +1,172 @@
+"""What a lab hands back: each measurement beside its formula, and the run it came from."""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import asdict, dataclass, field
+from html import escape
+from pathlib import Path
+
+from labs.ranks.ledger import Ledger
+from labs.ranks.run import Run
+
+SCHEMA = "model-parallelism-labs/run/1"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One measurement and the formula or reference that it is held against."""
+
+    name: str
+    measured: float | int | bool | str
+    expected: float | int | bool | str
+    relation: str  # "==", "<=", ">="; measured RELATION expected (or bound)
+    bound: float | None
+    unit: str
+    source: str
+    ok: bool
+
+    def __str__(self) -> str:
+        mark = "ok  " if self.ok else "FAIL"
+        target = self.expected if self.bound is None else self.bound
+        return (
+            f"{mark} {self.name}: {_number(self.measured)} {self.relation} {_number(target)}"
+            f"{' ' + self.unit if self.unit else ''}   [{self.source}]"
+        )
+
+
+def equal(name: str, measured: object, expected: object, unit: str, source: str) -> Check:
+    """Counts, bytes, verdicts: exactly equal."""
+    if isinstance(measured, float) and measured.is_integer():
+        measured = int(measured)
+    if isinstance(expected, float) and expected.is_integer():
+        expected = int(expected)
+    return Check(name, measured, expected, "==", None, unit, source, measured == expected)
+
+
+def at_most(name: str, measured: float, bound: float, unit: str, source: str) -> Check:
+    """A size or a difference that may not pass its bound. Not a number fails."""
+    return Check(name, measured, 0, "<=", bound, unit, source, bool(measured <= bound))
+
+
+def at_least(name: str, measured: float, bound: float, unit: str, source: str) -> Check:
+    """Something that must be visibly there: the damage of a wrong variant, say."""
+    return Check(name, measured, bound, ">=", bound, unit, source, bool(measured >= bound))
+
+
+@dataclass
+class Result:
+    """A lab's checks, and its largest run. `stored` marks one that was not measured here."""
+
+    topic: str
+    params: dict[str, object]
+    checks: list[Check] = field(default_factory=list)
+    run: Run | None = None
+    seconds: float = 0.0
+    values: dict[str, object] = field(default_factory=dict)  # what figures draw from
+    notes: list[str] = field(default_factory=list)
+    stored: bool = False
+
+    @property
+    def ok(self) -> bool:
+        return bool(self.checks) and all(check.ok for check in self.checks)
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.run.ledger if self.run else Ledger()
+
+    @property
+    def timeline(self) -> list[dict]:
+        return self.run.timeline if self.run else []
+
+    @property
+    def memory(self) -> list[dict]:
+        return self.run.memory if self.run else []
+
+    def __repr__(self) -> str:
+        held = sum(check.ok for check in self.checks)
+        lines = [f"{self.topic}: {held} of {len(self.checks)} checks ok"]
+        if self.stored:
+            lines.append("not measured here: the committed reference result")
+        return "\n".join([*lines, *self.notes, *map(str, self.checks)])
+
+    def _repr_html_(self) -> str:
+        held = sum(check.ok for check in self.checks)
+        rows = "".join(
+            f"<tr><td>{'✓' if c.ok else '✗ fails'}</td><td style='text-align:left'>"
+            f"{escape(c.name)}</td><td>{_number(c.measured)}</td><td>{escape(c.relation)}</td>"
+            f"<td>{_number(c.expected if c.bound is None else c.bound)}</td>"
+            f"<td style='text-align:left'>{escape(c.unit)}</td>"
+            f"<td style='text-align:left'>{escape(c.source)}</td></tr>"
+            for c in self.checks
+        )
+        notes = "".join(f"<div>{escape(note)}</div>" for note in self.notes)
+        if self.stored:
+            notes = "<div><b>Not measured here: the committed reference result.</b></div>" + notes
+        return (
+            f"<div><b>{escape(self.topic)}: {held} of {len(self.checks)} checks ok</b></div>{notes}"
+            "<table><thead><tr><th></th><th>check</th><th>measured</th><th></th>"
+            f"<th>formula or bound</th><th>unit</th><th>source</th></tr></thead>"
+            f"<tbody>{rows}</tbody></table>"
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """As plain data; see `SCHEMA`. Seconds, bytes; timeline in seconds since the launch."""
+        run = self.run
+        return dict(
+            schema=SCHEMA,
+            topic=self.topic,
+            params=self.params,
+            mode=run.mode if run else None,
+            world_size=run.world_size if run else None,
+            backend=run.backend if run else None,
+            device=run.device if run else None,
+            versions=versions(),
+            seconds=self.seconds,
+            checks=[asdict(check) for check in self.checks],
+            ledger=self.ledger.to_list(),
+            timeline=self.timeline,
+            memory=self.memory,
+        )
+
+    def to_json(self, path: str | Path | None = None) -> str:
+        """The run as JSON text; with `path`, also written there."""
+        text = json.dumps(self.to_dict(), indent=1, ensure_ascii=False) + "\n"
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+    def to_trace(self, path: str | Path) -> None:
+        """Write the timeline as a Chrome / Perfetto trace: one track a rank, times in µs."""
+        events = [
+            dict(name=f"{e['op']} {e['axis']}", cat=e["phase"], ph="X", pid=0, tid=e["rank"],
+                 ts=e["start"] * 1e6, dur=max(0.0, (e["end"] or e["start"]) - e["start"]) * 1e6,
+                 args={"payload_bytes": e["payload_bytes"], "section": e["section"]})
+            for e in self.timeline
+        ]  # fmt: skip
+        Path(path).write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
+
+
+def from_dict(told: dict) -> Result:
+    """A stored result, marked as such. It has checks and parameters, no run."""
+    if told.get("schema") != SCHEMA:
+        raise ValueError(f"this is {told.get('schema')!r}, not a run of schema {SCHEMA!r}")
+    checks = [Check(**check) for check in told["checks"]]
+    return Result(told["topic"], told["params"], checks, seconds=told["seconds"], stored=True)
+
+
+def versions() -> dict[str, str]:
+    """Versions that a measurement depends on."""
+    import torch
+
+    return {"python": platform.python_version(), "torch": str(torch.__version__)}
+
+
+def _number(value: object) -> str:
+    """Counts and bytes in full, differences in powers of ten."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return str(value)
+    if isinstance(value, int) or value.is_integer():
+        return f"{int(value):,}"
+    return f"{value:.1e}" if abs(value) < 1e-2 else f"{value:,.3g}"

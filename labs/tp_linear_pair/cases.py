@@ -1,0 +1,220 @@
+"""Fresh inputs for each exercise, and what must come back, worked out on one device in fp64.
+
+Every argument has a value that is not its default: biases are not zero, groups are not the world,
+heads are grouped, vocabularies are padded. A fault that hides behind a default shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from labs import formulas
+from labs.tp_linear_pair import one_device
+from labs.tp_linear_pair.legality import kv_copies
+from labs.tp_linear_pair.sharding import cut, fused_columns
+from labs.tp_linear_pair.trial import Case, Traffic
+
+WORLDS = (2, 4)
+_E = 8  # bytes of an fp64 element
+
+
+def _normal(draw: torch.Generator, *shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=draw, dtype=torch.float64)
+
+
+def _sum_of(tensors: list[torch.Tensor], members: list[int]) -> torch.Tensor:
+    return torch.stack([tensors[rank] for rank in members]).sum(0)
+
+
+def _groups(ranks: int) -> tuple[list[list[int]], dict[str, list[list[int]]]]:
+    """Two ranks: the world, as None. Four: two groups whose ranks are not neighbours."""
+    if ranks == 2:
+        return [[0, 1]], {}
+    return [[0, 2], [1, 3]], {"group": [[0, 2], [1, 3]]}
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * _E
+
+
+def copy_to_ranks(ranks: int, draw: torch.Generator) -> Case:
+    """f: x is the same within a group, the gradients that come back are not."""
+    groups, given = _groups(ranks)
+    of = {rank: number for number, members in enumerate(groups) for rank in members}
+    xs = [_normal(draw, 2, 3, 5) for _ in groups]
+    back = [_normal(draw, 2, 3, 5) for _ in range(ranks)]
+    axis = "group" if given else "world"
+    return Case(
+        ranks, f"{ranks} ranks, groups {groups}",
+        [{"x": xs[of[r]].clone()} for r in range(ranks)],
+        back,
+        [xs[of[r]] for r in range(ranks)],
+        [{"x": _sum_of(back, groups[of[r]])} for r in range(ranks)],
+        [Traffic("all_reduce", "backward", _bytes(back[0]), axis=axis)],
+        given, "group",
+    )  # fmt: skip
+
+
+def reduce_from_ranks(ranks: int, draw: torch.Generator) -> Case:
+    """g: x is another summand on each rank, the gradient that comes back is the same in a group."""
+    groups, given = _groups(ranks)
+    of = {rank: number for number, members in enumerate(groups) for rank in members}
+    xs = [_normal(draw, 2, 3, 5) for _ in range(ranks)]
+    back = [_normal(draw, 2, 3, 5) for _ in groups]
+    axis = "group" if given else "world"
+    return Case(
+        ranks, f"{ranks} ranks, groups {groups}",
+        [{"x": xs[r].clone()} for r in range(ranks)],
+        [back[of[r]].clone() for r in range(ranks)],
+        [_sum_of(xs, groups[of[r]]) for r in range(ranks)],
+        [{"x": back[of[r]]} for r in range(ranks)],
+        [Traffic("all_reduce", "forward", _bytes(xs[0]), axis=axis)],
+        given, "group",
+    )  # fmt: skip
+
+
+def column_parallel(ranks: int, draw: torch.Generator) -> Case:
+    """The same x, a run of columns each; dX is a sum over the ranks."""
+    x, w, b = _normal(draw, 2, 5, 6), _normal(draw, 6, 3 * ranks), _normal(draw, 3 * ranks)
+    ws, bs = w.chunk(ranks, -1), b.chunk(ranks, -1)
+    back = [_normal(draw, 2, 5, 3) for _ in range(ranks)]
+    dx = _sum_of([back[r] @ ws[r].T for r in range(ranks)], list(range(ranks)))
+    flat = x.flatten(0, 1)
+    return Case(
+        ranks, f"{ranks} ranks, x (2, 5, 6), w_shard (6, 3)",
+        [{"x": x.clone(), "w_shard": ws[r].clone(), "b_shard": bs[r].clone()}
+         for r in range(ranks)],
+        back,
+        [x @ ws[r] + bs[r] for r in range(ranks)],
+        [{"x": dx, "w_shard": flat.T @ back[r].flatten(0, 1), "b_shard": back[r].sum((0, 1))}
+         for r in range(ranks)],
+        [Traffic("all_reduce", "backward", _bytes(x))],
+    )  # fmt: skip
+
+
+def row_parallel(ranks: int, draw: torch.Generator) -> Case:
+    """Columns of x meet rows of w; z and the gradient of z are the same on every rank."""
+    x, w, b = _normal(draw, 2, 5, 3 * ranks), _normal(draw, 3 * ranks, 6), _normal(draw, 6)
+    xs, ws = x.chunk(ranks, -1), w.chunk(ranks, 0)
+    z, back = x @ w + b, _normal(draw, 2, 5, 6)
+    flat = back.flatten(0, 1)
+    return Case(
+        ranks, f"{ranks} ranks, x_shard (2, 5, 3), w_shard (3, 6)",
+        [{"x_shard": xs[r].clone(), "w_shard": ws[r].clone(), "bias": b.clone()}
+         for r in range(ranks)],
+        [back.clone() for _ in range(ranks)],
+        [z] * ranks,
+        [{"x_shard": back @ ws[r].T, "w_shard": xs[r].flatten(0, 1).T @ flat,
+          "bias": flat.sum(0)} for r in range(ranks)],
+        [Traffic("all_reduce", "forward", _bytes(z))],
+    )  # fmt: skip
+
+
+def cut_fused(ranks: int, draw: torch.Generator) -> Case:
+    """[gate | up] on two ranks, [Q | K | V] with narrower K and V on four; nothing is sent."""
+    widths = [8, 8] if ranks == 2 else [16, 8, 8]
+    w = _normal(draw, 5, sum(widths))
+    columns = [fused_columns(widths, rank, ranks) for rank in range(ranks)]
+    back = [_normal(draw, 5, len(columns[0])) for _ in range(ranks)]
+    grads = []
+    for rank in range(ranks):
+        grad = torch.zeros_like(w)
+        grad[:, columns[rank]] = back[rank]
+        grads.append({"w": grad})
+    return Case(
+        ranks, f"{ranks} ranks, widths {widths}",
+        [{"w": w.clone(), "widths": list(widths), "rank": rank, "ranks": ranks}
+         for rank in range(ranks)],
+        back,
+        [w[:, columns[rank]] for rank in range(ranks)],
+        grads,
+        [],
+    )  # fmt: skip
+
+
+def attention_heads(ranks: int, draw: torch.Generator) -> Case:
+    """Grouped queries; on four ranks each of two KV heads is copied to two of them."""
+    heads, kv, hd = (8, 4, 3) if ranks == 2 else (8, 2, 3)
+    d = heads * hd
+    shapes = {"qkv_w": (d, (heads + 2 * kv) * hd), "qkv_b": ((heads + 2 * kv) * hd,),
+              "out_w": (d, d), "out_b": (d,)}  # fmt: skip
+    whole = {"x": _normal(draw, 2, 5, d)}
+    for name, shape in shapes.items():
+        whole[name] = _normal(draw, *shape) * (d**-0.5 if len(shape) == 2 else 0.5)
+    for tensor in whole.values():
+        tensor.requires_grad_()
+    out = one_device.attention(*whole.values(), heads, kv)
+    back = _normal(draw, *out.shape)
+    out.backward(back)
+
+    def mine(rank: int, of: Callable[[torch.Tensor], torch.Tensor]) -> dict[str, torch.Tensor]:
+        given = {"x": of(whole["x"]).clone()}
+        for short, name in (("w_qkv", "qkv_w"), ("b_qkv", "qkv_b"), ("w_o", "out_w"),
+                            ("b_o", "out_b")):  # fmt: skip
+            given[short] = cut(name, of(whole[name]), heads, kv, rank, ranks)
+        return given
+
+    copied = ranks > kv
+    traffic = [Traffic("all_reduce", phase, _bytes(out)) for phase in ("forward", "backward")]
+    if copied:
+        payload = formulas.kv_copy_gradient_payload(d, hd, _E)
+        traffic.append(Traffic("all_reduce", "backward", payload, None, "copies"))
+    held = {"q_heads": heads // ranks, "kv_heads": max(1, kv // ranks)}
+    return Case(
+        ranks, f"{ranks} ranks, {heads} query heads, {kv} KV heads",
+        [mine(r, lambda t: t.detach()) | held | ({} if copied else {"copies": None})
+         for r in range(ranks)],
+        [back.clone() for _ in range(ranks)],
+        [out.detach()] * ranks,
+        [mine(r, lambda t: t.grad) for r in range(ranks)],
+        traffic,
+        {"copies": kv_copies(kv, ranks)} if copied else {}, "copies",
+    )  # fmt: skip
+
+
+def vocab_parallel_loss(ranks: int, draw: torch.Generator) -> Case:
+    """A vocabulary the ranks do not divide; on four ranks the last holds nothing but padding."""
+    batch, length, vocab = 4, 8, 41 if ranks == 2 else 42
+    width = formulas.padded_vocab(vocab, ranks) // ranks
+    if ranks == 4:
+        width += 4  # 15 columns a rank: 42 are used up on the third
+    logits = _normal(draw, batch, length, vocab)
+    logits[0, 0] *= 1e4 / logits[0, 0].abs().max()  # exp of these overflows
+    targets = torch.randint(vocab, (batch, length), generator=draw)
+    targets[0, :ranks] = torch.arange(ranks).clamp(max=(vocab - 1) // width) * width
+    logits.requires_grad_()
+    loss = torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1), targets.flatten(), reduction="none"
+    ).view(batch, length)
+    back = _normal(draw, batch, length)
+    loss.backward(back)
+
+    def shard(whole: torch.Tensor, padding: float, rank: int) -> torch.Tensor:
+        padded = torch.nn.functional.pad(whole, (0, width * ranks - vocab), value=padding)
+        return padded[..., rank * width : (rank + 1) * width].contiguous()
+
+    return Case(
+        ranks, f"{ranks} ranks, V = {vocab} padded to {width * ranks}",
+        [{"logits_shard": shard(logits.detach(), -torch.inf, r), "targets": targets.clone()}
+         for r in range(ranks)],
+        [back.clone() for _ in range(ranks)],
+        [loss.detach()] * ranks,
+        [{"logits_shard": shard(logits.grad, 0.0, r)} for r in range(ranks)],
+        [Traffic("all_reduce", "forward", formulas.vocab_loss_payload(batch, length, _E), 3)],
+        largest_bytes=formulas.gathered_logits_payload(batch, length, vocab, _E),
+    )  # fmt: skip
+
+
+MAKERS: dict[str, Callable[[int, torch.Generator], Case]] = {
+    make.__name__: make
+    for make in (copy_to_ranks, reduce_from_ranks, column_parallel, row_parallel, cut_fused,
+                 attention_heads, vocab_parallel_loss)
+}  # fmt: skip
+
+
+def cases(exercise: str, seed: int) -> list[Case]:
+    """The cases of one check: on 2 and on 4 ranks, drawn from `seed`."""
+    draw = torch.Generator().manual_seed(seed)
+    return [MAKERS[exercise](ranks, draw) for ranks in WORLDS]

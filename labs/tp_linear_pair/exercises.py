@@ -1,0 +1,232 @@
+"""The exercises of notebook 01: what is asked, how it is checked, the hint ladder.
+
+Every answer runs on 2 and on 4 real ranks, in fp64, on inputs drawn for this one check. What is
+judged is not the output alone: gradients and traffic too, and for the loss the largest tensor.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import torch
+
+from labs import formulas
+from labs.equality import EPS, gap
+from labs.exercise import FAILED, NOT_REACHED, PASSED, Exercise, Verdict
+from labs.ranks import RunFailed
+from labs.ranks.ship import Source
+from labs.tp_linear_pair import trial
+from labs.tp_linear_pair.cases import cases
+from labs.tp_linear_pair.faults import diagnose
+from labs.tp_linear_pair.trial import Seen
+
+VALUES, GRADIENTS, TRAFFIC, MEMORY = "forward values", "gradients", "traffic", "largest tensor"
+_EPS = EPS[torch.float64]
+
+
+def _values(seen: Seen) -> Verdict:
+    worst = None
+    for rank, (got, want) in enumerate(zip(seen.out, seen.case.out, strict=True)):
+        name = f"rank {rank}"
+        if got.shape != want.shape:
+            return Verdict(
+                VALUES, FAILED,
+                f"{name} of {seen.case.ranks}: shape {tuple(got.shape)}, expected "
+                f"{tuple(want.shape)}",
+            )  # fmt: skip
+        found = gap(name, got.double(), want, 0.0, _EPS)
+        if worst is None or not found.difference <= worst[0].difference:
+            worst = (found, got, want)
+    return _verdict(VALUES, *worst, seen.case.label)
+
+
+def _gradients(seen: Seen) -> Verdict:
+    scale = max(g.abs().max().item() for grads in seen.case.grads for g in grads.values())
+    worst = None
+    for rank, grads in enumerate(seen.case.grads):
+        for name, want in grads.items():
+            got = seen.grads[rank].get(name)
+            if got is None:
+                return Verdict(
+                    GRADIENTS, FAILED, f"rank {rank} of {seen.case.ranks}: {name} got no gradient"
+                )
+            found = gap(f"{name} on rank {rank}", got.double(), want, scale, _EPS)
+            if worst is None or not found.difference <= worst[0].difference:
+                worst = (found, got, want)
+    return _verdict(GRADIENTS, *worst, seen.case.label)
+
+
+def _verdict(name: str, found, got: torch.Tensor, want: torch.Tensor, label: str) -> Verdict:  # noqa: ANN001
+    told = f"largest difference {found.difference:.1e}, bound {found.bound:.1e}"
+    if found.ok:
+        return Verdict(name, PASSED, told)
+    at = int((got - want).abs().nan_to_num(torch.inf).argmax())
+    return Verdict(
+        name, FAILED,
+        f"{label}\n{found.name}: got {got.flatten()[at]:.6g}, expected {want.flatten()[at]:.6g}; "
+        f"{told}",
+    )  # fmt: skip
+
+
+def _traffic(seen: Seen) -> Verdict:
+    """Exactly the calls that the algorithm needs, on every rank, and no other."""
+    wanted = seen.case.traffic
+    for rank in range(seen.case.ranks):
+        left = seen.calls(rank)
+        for want in wanted:
+            match = [
+                call
+                for call in left
+                if (call.op, call.phase, call.axis, call.payload_bytes)
+                == (want.op, want.phase, want.axis, want.payload_bytes)
+                and want.count in (None, call.count)
+            ]
+            if not match:
+                return _traffic_failed(seen, rank)
+            left.remove(match[0])
+        if left:
+            return _traffic_failed(seen, rank)
+    return Verdict(TRAFFIC, PASSED, "; ".join(map(str, wanted)) or "nothing sent")
+
+
+def _traffic_failed(seen: Seen, rank: int) -> Verdict:
+    got = "; ".join(map(str, seen.calls(rank))) or "nothing"
+    want = "; ".join(map(str, seen.case.traffic)) or "nothing"
+    return Verdict(
+        TRAFFIC, FAILED, f"{seen.case.label}\nrank {rank} sent {got}\nexpected {want}"
+    )  # fmt: skip
+
+
+def _memory(seen: Seen) -> Verdict:
+    limit, got = seen.case.largest_bytes, max(seen.largest_bytes)
+    told = f"{got:,} bytes, (B, T, V) has {limit:,}"
+    return Verdict(MEMORY, PASSED if got < limit else FAILED, told)
+
+
+_PROPERTIES: dict[str, Callable[[Seen], Verdict]] = {
+    VALUES: _values, GRADIENTS: _gradients, TRAFFIC: _traffic, MEMORY: _memory,
+}  # fmt: skip
+
+
+def judge_on_ranks(name: str, properties: tuple[str, ...]) -> Callable[..., list[Verdict]]:
+    """A judge that runs the answer on each case; of each property the first failure is shown."""
+
+    def judge(function: Callable | Source, seed: int) -> list[Verdict]:
+        told: dict[str, Verdict] = {}
+        for case in cases(name, seed):
+            try:
+                seen = trial.run(function, case)
+            except RunFailed as failed:
+                return [
+                    Verdict(properties[0], FAILED, f"{case.label}\n{failed}"),
+                    *(Verdict(rest, NOT_REACHED) for rest in properties[1:]),
+                ]
+            except ValueError as refused:  # it cannot be sent to a rank
+                return [
+                    Verdict(properties[0], FAILED, str(refused)),
+                    *(Verdict(rest, NOT_REACHED) for rest in properties[1:]),
+                ]
+            now = [_PROPERTIES[name](seen) for name in properties]
+            if any(verdict.state == FAILED for verdict in now) or any(seen.changed):
+                now = _explained(now, diagnose(name, seen))
+            for verdict in now:
+                if verdict.name not in told or told[verdict.name].state == PASSED:
+                    told[verdict.name] = verdict
+        return list(told.values())
+
+    return judge
+
+
+def _explained(verdicts: list[Verdict], hints: list[str]) -> list[Verdict]:
+    """Give the hints to the first property that failed; a changed input fails the values."""
+    failed = [v.name for v in verdicts if v.state == FAILED] or [VALUES]
+    state = {v.name: v.state for v in verdicts}
+    state[failed[0]] = FAILED
+    text = "; also: ".join(hints)
+    return [
+        Verdict(v.name, state[v.name], v.detail, text if v.name == failed[0] else "")
+        for v in verdicts
+    ]
+
+
+def _judge_allreduce_bytes(function: Callable | Source, seed: int) -> list[Verdict]:
+    """A formula: no ranks needed. Its own process is not either: it is practice, not graded."""
+    draw = random.Random(seed)
+    if isinstance(function, Source):
+        return [Verdict("values", NOT_REACHED, "a formula is checked in its notebook")]
+    for payload, ranks in [(4096, 1), (4096, 2), (draw.randrange(1, 10**6) * 8, 4), (960, 3)]:
+        want, got = formulas.ring_all_reduce_bytes(payload, ranks), None
+        try:
+            got = function(payload, ranks)
+            right = abs(got - want) <= 1e-9 * max(want, 1)
+        except Exception as error:
+            got, right = f"{type(error).__name__}: {error}", False
+        if not right:
+            told = f"payload {payload:,} bytes, {ranks} ranks: got {got}, expected {want:,.0f}"
+            return [Verdict("values", FAILED, told)]
+    return [Verdict("values", PASSED)]
+
+
+def _graded(
+    name: str, objective: str, difficulty: int, minutes: int, hints: tuple[str, ...],
+    *more: str,
+) -> Exercise:  # fmt: skip
+    properties = (VALUES, GRADIENTS, TRAFFIC, *more)
+    return Exercise(
+        name, "tp_linear_pair", "graded", objective, difficulty, minutes, hints, properties,
+        judge_on_ranks(name, properties),
+    )  # fmt: skip
+
+
+_ALL = (
+    Exercise(
+        "allreduce_bytes", "tp_linear_pair", "practice",
+        "Count the bytes that a ring all-reduce makes each rank send.", 1, 5,
+        ("A ring all-reduce is a reduce-scatter followed by an all-gather.",
+         "Each of the two takes t-1 steps, and in each step a rank sends one t-th of the tensor."),
+        ("values",), _judge_allreduce_bytes,
+    ),
+    _graded(
+        "copy_to_ranks", "Write f: identity forward, all-reduce backward.", 2, 10,
+        ("Two directions that differ: that is what torch.autograd.Function is for.",
+         "forward(ctx, x, group) stores group in ctx and returns x as a new view.",
+         "backward(ctx, grad) sums grad over ctx.group; all_reduce works in place, so clone first.")
+    ),
+    _graded(
+        "reduce_from_ranks", "Write g: all-reduce forward, identity backward.", 2, 10,
+        ("The mirror image of f.",
+         "The output is one tensor that all ranks hold; all of them compute the same loss from it.",
+         "So the gradient that arrives is already the gradient of your summand: pass it on."),
+    ),
+    _graded(
+        "column_parallel", "A linear layer whose columns are shared out.", 1, 5,
+        ("Each rank can work out its own columns of y without hearing from anybody.",
+         "x is replicated: which of f and g makes its gradient whole?"),
+    ),
+    _graded(
+        "row_parallel", "A linear layer whose rows are shared out.", 2, 10,
+        ("A product of columns of x with rows of w is a summand of the whole product.",
+         "One of f and g turns summands into the sum.",
+         "How often is the bias in your sum? Its gradient must come out right as well."),
+    ),
+    _graded(
+        "cut_fused", "Cut [gate | up] and [Q | K | V] so that each rank gets some of each.", 2, 10,
+        ("Cut the matrix into its parts first.", "Then give each rank its share of every part."),
+    ),
+    _graded(
+        "attention_heads", "Attention over this rank's heads, grouped queries included.", 4, 30,
+        ("Column-parallel in, heads apart, row-parallel out: you have both layers.",
+         "(B, T, heads*hd) → view (B, T, heads, hd) → transpose (B, heads, T, hd), then back.",
+         "A copied KV head is replicated and enters a parallel region. What stands there?")
+    ),
+    _graded(
+        "vocab_parallel_loss", "Cross-entropy without ever holding all logits (extension).", 5, 45,
+        ("loss = log(sum of exp(logit)) - target's logit; subtract the largest logit first.",
+         "Largest, sum, and target's logit each need one all-reduce of (B, T).",
+         "Backward is softmax minus one at the target's column: no message, if you write it "
+         "yourself."),
+        MEMORY,
+    ),
+)  # fmt: skip
+EXERCISES: dict[str, Exercise] = {exercise.name: exercise for exercise in _ALL}

@@ -1,0 +1,116 @@
+"""Faults of attention over heads: which wrong attention gives exactly this output or gradient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from labs.tp_linear_pair.faults.fingerprints import bias_gradient, every, grad, same, values_ok
+from labs.tp_linear_pair.trial import Case, Seen
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """One rank's attention, right by default, wrong in what is named."""
+
+    causal: bool = True
+    kv_by_modulo: bool = False  # query head i uses KV head i % kv
+    by_groups: bool = False  # columns read as [q k v] a KV head
+    heads: str = "in order"  # or "reversed", "not moved back"
+
+    def part(self, given: dict[str, object]) -> torch.Tensor:
+        """This rank's summand of the output, without the bias: (B, T, d)."""
+        x, w, b, out = (given[name].detach() for name in ("x", "w_qkv", "b_qkv", "w_o"))
+        heads, kv = given["q_heads"], given["kv_heads"]
+        batch, length, _ = x.shape
+        hd, each = out.shape[0] // heads, heads // kv
+        qkv = x @ w + b
+        if self.by_groups:
+            q, k, v = qkv.view(batch, length, kv, -1).split([each * hd, hd, hd], dim=-1)
+        else:
+            q, k, v = qkv.split([heads * hd, kv * hd, kv * hd], dim=-1)
+        q, k, v = (part.reshape(batch, length, -1, hd).transpose(1, 2) for part in (q, k, v))
+        index = torch.arange(heads)
+        index = index % kv if self.kv_by_modulo else index // each
+        scores = q @ k[:, index].transpose(-1, -2) * hd**-0.5
+        if self.causal:
+            scores = scores.masked_fill(torch.ones(length, length).triu(1).bool(), -torch.inf)
+        y = scores.softmax(-1) @ v[:, index]  # (B, heads, T, hd)
+        if self.heads == "reversed":
+            y = y.flip(1)
+        if self.heads != "not moved back":
+            y = y.transpose(1, 2)
+        return y.reshape(batch, length, heads * hd) @ out
+
+
+_WRONG = (
+    (Wrong(causal=False), "attention is not causal: a token sees those after it"),
+    (Wrong(kv_by_modulo=True),
+     "wrong KV head: query head i uses kv head i // (q_heads // kv_heads); neighbours share one"),
+    (Wrong(by_groups=True),
+     "each part is read from the wrong columns: they lie as [Q | K | V], first the queries of all "
+     "heads, then the keys, then the values"),
+    (Wrong(heads="reversed"), "the heads are put together in the wrong order"),
+    (Wrong(heads="not moved back"),
+     "heads and tokens are mixed up: move the heads back beside hd, in their order, before the "
+     "reshape to (B, T, d/t)"),
+)  # fmt: skip
+
+
+def attention_heads(seen: Seen) -> list[str]:
+    case, n = seen.case, seen.case.ranks
+    bias = case.inputs[0]["b_o"].detach()
+    found = []
+    if every(seen, lambda r: same(seen.out[r], case.out[r] + (n - 1) * bias)):
+        found.append(
+            "the output bias is in the sum once for each rank: add the bias once, after it"
+        )
+    if every(seen, lambda r: same(seen.out[r], Wrong().part(case.inputs[r]) + bias)):
+        found.append(
+            "there is no all-reduce after the output projection: each rank returns the summand of "
+            "its own heads"
+        )
+    if values_ok(seen):
+        return found + bias_gradient(seen, "b_o") + _copies(seen)
+    for wrong, told in _WRONG:
+        out = sum(wrong.part(case.inputs[r]) for r in range(n)) + bias
+        if not same(out, case.out[0]) and every(seen, lambda r, out=out: same(seen.out[r], out)):
+            found.append(told)
+    return found
+
+
+def _copies(seen: Seen) -> list[str]:
+    """What happened to the gradients of copied KV heads."""
+    case, found = seen.case, []
+    if "copies" not in case.groups:
+        return found
+    for name, what in (("w_qkv", "weights"), ("b_qkv", "bias")):
+        q, kv = _split(case, name)
+        for members in case.groups["copies"]:
+            grads = [grad(seen, r, name) for r in members]
+            if any(g is None for g in grads):
+                continue
+            right = case.grads[members[0]][name]
+            together = torch.stack(grads).sum(0)
+            if not same(grads[0][..., kv], right[..., kv]) and same(
+                together[..., kv], right[..., kv]
+            ):
+                found.append(
+                    f"the gradient of the copied K and V {what} is not summed over the copies: "
+                    "each rank's queries see a part of it"
+                )
+            queries = torch.stack([case.grads[r][name][..., q] for r in members]).sum(0)
+            if same(grads[0][..., q], queries):
+                found.append(
+                    "the gradients of the queries are summed over the copies too: each rank has "
+                    "query heads of its own, only K and V are copied"
+                )
+    return list(dict.fromkeys(found))
+
+
+def _split(case: Case, name: str) -> tuple[slice, slice]:
+    """Columns of the queries, and of K and V, in a rank's shard."""
+    given = case.inputs[0]
+    width = given["w_o"].shape[0]
+    return slice(0, width), slice(width, given[name].shape[-1])

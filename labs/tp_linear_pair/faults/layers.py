@@ -1,0 +1,113 @@
+"""Faults of f, g, the column- and the row-parallel layer, and the cut of a fused matrix."""
+
+from __future__ import annotations
+
+import torch
+
+from labs.tp_linear_pair.faults.fingerprints import (
+    bias_gradient,
+    every,
+    grad,
+    same,
+    shuffled,
+    unused,
+    values_ok,
+)
+from labs.tp_linear_pair.trial import Seen
+
+
+def copy_to_ranks(seen: Seen) -> list[str]:
+    case, found = seen.case, []
+    if seen.sent(phase="forward"):
+        found.append("f must not communicate in the forward pass: x is there already on every rank")
+    if every(seen, lambda r: same(grad(seen, r, "x"), case.cotangent[r])):
+        found.append(
+            "the backward pass has no all-reduce: each rank leaves with the gradient of its own "
+            "part of the work, not with the sum over the ranks"
+        )
+    n = len(case.groups["group"][0]) if case.groups else case.ranks
+    if every(seen, lambda r: same(grad(seen, r, "x"), case.grads[r]["x"] / n)):
+        found.append(f"gradients are off by a factor 1/{n}: f sums them, it does not average")
+    if case.groups and seen.ledger.count(section="trial", axis="world", rank=0):
+        found.append("the argument `group` is not used: the sum goes over the whole world")
+    return found
+
+
+def reduce_from_ranks(seen: Seen) -> list[str]:
+    case, found = seen.case, []
+    n = len(case.groups["group"][0]) if case.groups else case.ranks
+    if every(seen, lambda r: same(grad(seen, r, "x"), n * case.grads[r]["x"])):
+        found.append(
+            f"gradients are too large by a factor {n}: g's backward is the identity. All ranks "
+            "compute the same loss; summing its gradient counts it once for each of them"
+        )
+    if every(seen, lambda r: same(seen.out[r], case.inputs[r]["x"])):
+        found.append("there is no all-reduce forward: each rank returns its own summand")
+    if case.groups and seen.ledger.count(section="trial", axis="world", rank=0):
+        found.append("the argument `group` is not used: the sum goes over the whole world")
+    return found
+
+
+def column_parallel(seen: Seen) -> list[str]:
+    case, found = seen.case, []
+    parts = [case.cotangent[r] @ case.inputs[r]["w_shard"].detach().T for r in range(case.ranks)]
+    if every(seen, lambda r: same(grad(seen, r, "x"), parts[r])):
+        found.append(
+            "dX is one rank's part: copy_to_ranks (f) is missing at the entry, so nobody sums the "
+            "gradients of x"
+        )
+    bias = [case.inputs[r]["b_shard"].detach() for r in range(case.ranks)]
+    if every(seen, lambda r: same(seen.out[r], case.out[r] - bias[r])):
+        found.append("the bias is not added")
+    found += shuffled(seen)
+    found += unused(seen, "w_shard")
+    if seen.sent(phase="forward"):
+        found.append("a column-parallel layer sends nothing forward")
+    return found
+
+
+def row_parallel(seen: Seen) -> list[str]:
+    case, n = seen.case, seen.case.ranks
+    inputs = [{k: v.detach() for k, v in case.inputs[r].items()} for r in range(n)]
+    bias = inputs[0]["bias"]
+    parts = [i["x_shard"] @ i["w_shard"] for i in inputs]
+    found = []
+    if every(seen, lambda r: same(seen.out[r], case.out[r] + (n - 1) * bias)):
+        found.append(
+            f"the bias is in the sum {n} times: add the bias once, after the all-reduce, not on "
+            "every rank before it"
+        )
+    if every(seen, lambda r: same(seen.out[r], case.out[r] - bias)):
+        found.append("the bias is not added")
+    if every(seen, lambda r: same(seen.out[r], parts[r] + bias)):
+        found.append("there is no all-reduce: each rank returns its own partial sum")
+    if values_ok(seen):
+        found += bias_gradient(seen, "bias")
+        if every(seen, lambda r: same(grad(seen, r, "x_shard"), n * case.grads[r]["x_shard"])):
+            found.append(
+                f"gradients are too large by a factor {n}: an all-reduce stands in g's backward, "
+                "where the identity belongs"
+            )
+    summed = torch.stack([case.grads[r]["x_shard"] for r in range(n)]).sum(0)
+    if every(seen, lambda r: same(grad(seen, r, "x_shard"), summed)):
+        found.append(
+            "the gradient of x_shard is summed over the ranks, which hold other columns: x_shard "
+            "is not replicated, so no f stands before it"
+        )
+    return found + unused(seen, "w_shard")
+
+
+def cut_fused(seen: Seen) -> list[str]:
+    case, n = seen.case, seen.case.ranks
+    w = case.inputs[0]["w"].detach()
+    widths = case.inputs[0]["widths"]
+    if every(seen, lambda r: same(seen.out[r], w.chunk(n, -1)[r])):
+        return [
+            f"the matrix is cut into {n} equal runs of columns: rank 0 gets most of the first part "
+            "and nothing of the last. Cut each part of [gate | up] or [Q | K | V] by itself"
+        ]
+    thirds = w.tensor_split(len(widths), -1)
+    cut = [torch.cat([p.tensor_split(n, -1)[r] for p in thirds], -1) for r in range(n)]
+    if len(set(widths)) > 1 and every(seen, lambda r: same(seen.out[r], cut[r])):
+        return [f"the parts are taken to be equally wide; their widths are {widths}"]
+    return shuffled(seen)

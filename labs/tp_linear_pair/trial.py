@@ -1,0 +1,129 @@
+"""One trial of an answer: the same function on real ranks, each with its own inputs.
+
+The kernel makes a case (inputs a rank, and what must come back), the ranks run the function forward
+and backward and report raw tensors, the kernel compares. What is expected never goes to a rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+import torch.distributed as dist
+
+from labs import ranks
+from labs.ranks.ledger import Ledger
+from labs.ranks.ship import Source
+
+SECTION = "trial"
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What a rank may send: calls (None: any number) and payload bytes, by operation and place."""
+
+    op: str
+    phase: str
+    payload_bytes: int
+    count: int | None = 1
+    axis: str = "world"
+
+    def __str__(self) -> str:
+        calls = "" if self.count is None else f"{self.count} × "
+        where = "" if self.axis == "world" else f" over the {self.axis}"
+        return f"{calls}{self.op} {self.phase}{where}, {self.payload_bytes:,} bytes"
+
+
+@dataclass(frozen=True)
+class Case:
+    """Inputs of every rank and what must come back from it."""
+
+    ranks: int
+    label: str
+    inputs: list[dict[str, object]]  # by rank; in the order of the function's arguments
+    cotangent: list[torch.Tensor]  # by rank: the gradient of the loss by the output
+    out: list[torch.Tensor]
+    grads: list[dict[str, torch.Tensor]]
+    traffic: list[Traffic]
+    groups: dict[str, list[list[int]]] = field(default_factory=dict)  # argument -> its groups
+    axis: str = "world"  # the name that these groups get in the ledger
+    largest_bytes: int | None = None  # no allocation may be as large
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What came back."""
+
+    case: Case
+    out: list[torch.Tensor]
+    grads: list[dict[str, torch.Tensor | None]]
+    changed: list[list[str]]  # inputs that were written to
+    ledger: Ledger
+    largest_bytes: list[int]
+
+    def calls(self, rank: int) -> list[Traffic]:
+        """What a rank sent, summed up by operation, phase and axis."""
+        rows = self.ledger.where(section=SECTION, rank=rank).rows
+        return [
+            Traffic(row.op, row.phase, row.payload_bytes, row.count, row.axis)
+            for row in rows
+            if row.op != "barrier"
+        ]
+
+    def sent(self, op: str | None = None, phase: str | None = None) -> int:
+        """Number of such calls on rank 0."""
+        return self.ledger.count(section=SECTION, rank=0, op=op, phase=phase)
+
+
+def on_rank(
+    function: Callable,
+    inputs: list[dict],
+    cotangents: list[torch.Tensor],
+    groups: dict[str, list[list[int]]],
+    axis: str,
+) -> dict:
+    """On a rank: run `function` forward and backward; report output, gradients, changed inputs."""
+    rank = dist.get_rank()
+    given = dict(inputs[rank])
+    for name, members in groups.items():
+        for one in members:  # every rank takes part in making each group
+            group = dist.new_group(one)
+            if rank in one:
+                ranks.name_axis(group, axis)
+                given[name] = group
+    before = {name: v.clone() for name, v in given.items() if isinstance(v, torch.Tensor)}
+    leaves = {name: v for name, v in given.items() if name in before and v.is_floating_point()}
+    for leaf in leaves.values():
+        leaf.requires_grad_()
+    cotangent, untouched = cotangents[rank], cotangents[rank].clone()
+    with ranks.allocations(SECTION), ranks.section(SECTION):
+        out = function(*given.values())
+        if not isinstance(out, torch.Tensor):
+            raise TypeError(f"the function returned {type(out).__name__}, not a tensor")
+        if out.requires_grad and out.shape == cotangent.shape:
+            out.backward(cotangent.to(out.dtype))
+    changed = [name for name, was in before.items() if not torch.equal(was, given[name].detach())]
+    if not torch.equal(cotangent, untouched):
+        changed.append("the incoming gradient")
+    return dict(out=out, grads={name: leaf.grad for name, leaf in leaves.items()}, changed=changed)
+
+
+def run(function: Callable | Source, case: Case) -> Seen:
+    """Run one case on real ranks. Raises ranks.RunFailed when a rank fails."""
+    done = ranks.launch(
+        on_rank,
+        case.ranks,
+        args=(function, case.inputs, case.cotangent, case.groups, case.axis),
+        limit=20,
+        status=False,
+    )
+    largest = {m["rank"]: m["largest_bytes"] for m in done.memory if m["name"] == SECTION}
+    return Seen(
+        case,
+        [value["out"] for value in done.values],
+        [value["grads"] for value in done.values],
+        [value["changed"] for value in done.values],
+        done.ledger,
+        [largest[rank] for rank in range(case.ranks)],
+    )
