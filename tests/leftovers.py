@@ -1,4 +1,4 @@
-"""What a run may have left: processes that carry its supervisor's mark, folders, listening ports."""
+"""What a run may have left: processes with its supervisor's mark, folders, listening ports."""
 
 import os
 import socket

@@ -117,7 +117,7 @@ def keeps_what_cannot_be_kept():
 
 def test_keeping_something_unreportable_says_which():
     done = failed(keeps_what_cannot_be_kept, 1)
-    assert "what was kept as 'bad'['inner'] is a object" in done.failure.replace("[\"", "['")
+    assert "what was kept as 'bad'['inner'] is a object" in done.failure.replace('["', "['")
     assert done.kept == [{"good": 1}]
 
 

@@ -28,13 +28,25 @@ class _Group:
     backend: str
 
 
+def _tensors(value: object) -> list[torch.Tensor]:
+    """All tensors in nested lists."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [t for item in value for t in _tensors(item)] if isinstance(value, (list, tuple)) else []
+
+
 def _bytes(value: object) -> int:
     """Bytes of all tensors in nested lists."""
-    if isinstance(value, torch.Tensor):
-        return value.numel() * value.element_size()
-    if isinstance(value, (list, tuple)):
-        return sum(_bytes(item) for item in value)
-    return 0
+    return sum(tensor.numel() * tensor.element_size() for tensor in _tensors(value))
+
+
+def _own_share(call: wire.Call, args: tuple, position: int) -> float | None:
+    """Of an all-to-all with uneven pieces, the bytes that stay on this rank; None: even pieces."""
+    if call.operator == "alltoall_":
+        return _bytes(args[1][position])
+    if call.operator == "alltoall_base_" and args[4]:
+        return _bytes(args[1]) * args[4][position] / max(1, sum(args[4]))
+    return None
 
 
 class Book:
@@ -50,6 +62,7 @@ class Book:
         self._rows: dict[tuple, list[float]] = {}
         self._groups: dict[str, _Group] = {}
         self._works: dict[int, tuple[object, dict]] = {}
+        self._results: dict[int, dict] = {}  # by the address of the tensor that is waited for
         self._last_event: dict | None = None
         self._lock = threading.Lock()
 
@@ -79,9 +92,11 @@ class Book:
     def post(self, call: wire.Call, args: tuple) -> None:
         """One call to a c10d operator is about to start."""
         group = self.group(dist.ProcessGroup.unbox(args[call.group_at]))
-        payload = _bytes(args[call.input_at])
+        payload = 0 if call.op == "barrier" else _bytes(args[call.input_at])
         peer = args[call.peer_at] if call.peer_at is not None and len(args) > call.peer_at else None
-        cost = wire.cost(group.backend, call.op, payload, len(group.ranks), group.position, peer)
+        size, place = len(group.ranks), group.position
+        own = _own_share(call, args, place)
+        cost = wire.cost(group.backend, call.op, payload, size, place, peer, own)
         phase = self.phase()
         key = (self.section, call.op, group.axis, phase, cost.algorithm)
         with self._lock:
@@ -99,12 +114,20 @@ class Book:
                 event["peer"] = group.ranks[peer]
             self.events.append(event)
             self._last_event = event
+            for tensor in _tensors(args[0]):
+                self._results[tensor.untyped_storage().data_ptr()] = event
 
     def started(self, work: object) -> None:
-        """A call returned its handle: the event it belongs to ends when the handle is waited for."""
+        """A call returned its handle: its event ends when the handle is waited for."""
         if self._last_event is not None:
             self._works[id(work)] = (work, self._last_event)
             self._last_event = None
+
+    def awaited(self, tensor: torch.Tensor) -> None:
+        """A functional collective has no handle: its event ends when its result is waited for."""
+        event = self._results.pop(tensor.untyped_storage().data_ptr(), None)
+        if event is not None and event["end"] is None:
+            event["end"] = time.time()
 
     def waited(self, work: object) -> None:
         held = self._works.pop(id(work), None)
@@ -189,12 +212,30 @@ def _follow_waits(book: Book) -> None:
     dist.Work.wait = waiting
 
 
-def open_book(rank: int) -> tuple[Book, torch.library.Library]:
-    """Start the account of this process. Keep the library alive: it holds the hooks."""
+def _follow_results(book: Book) -> torch.library.Library:
+    """Let the wait for a functional collective (DTensor's, FSDP's) be known to the book.
+
+    BackendSelect is below autograd: the backward pass of these operators stays as it is.
+    """
+    library = torch.library.Library("_c10d_functional", "IMPL")
+    operator = torch.ops._c10d_functional.wait_tensor.default
+
+    def waiting(tensor: torch.Tensor) -> torch.Tensor:
+        result = operator._op_dk(_device_key(tensor), tensor)
+        if book._results:
+            book.awaited(tensor)
+        return result
+
+    library.impl(operator, waiting, "BackendSelect")
+    return library
+
+
+def open_book(rank: int) -> tuple[Book, object]:
+    """Start the account of this process. Keep the second alive: it holds the hooks."""
     book = Book(rank)
     library = torch.library.Library("c10d", "IMPL")
     for call in wire.CALLS:
         operator = getattr(torch.ops.c10d, call.operator).default
         library.impl(operator, _booked(book, call, operator), "BackendSelect")
     _follow_waits(book)
-    return book, library
+    return book, (library, _follow_results(book))

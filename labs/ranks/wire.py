@@ -63,8 +63,13 @@ class Cost:
     ideal: float
 
 
-def ideal_bytes(op: str, payload: int, ranks: int, position: int, root: int | None) -> float:
-    """Bytes a rank sends with the bandwidth-optimal algorithm, per the ring formulas."""
+def ideal_bytes(
+    op: str, payload: int, ranks: int, position: int, root: int | None, own: float | None = None
+) -> float:
+    """Bytes a rank sends with the bandwidth-optimal algorithm, per the ring formulas.
+
+    own: of an all-to-all, the bytes that stay on the rank; None: an n-th of the payload.
+    """
     n, first = ranks, position == root
     if op == "all_reduce":
         return formulas.ring_all_reduce_bytes(payload, n)
@@ -73,7 +78,7 @@ def ideal_bytes(op: str, payload: int, ranks: int, position: int, root: int | No
     if op == "reduce_scatter":
         return formulas.ring_reduce_scatter_bytes(payload, n)
     if op == "all_to_all":
-        return payload * (n - 1) / n  # all but one's own share
+        return payload - (payload / n if own is None else own)
     if op == "send":
         return payload
     if op == "gather":
@@ -88,10 +93,11 @@ def ideal_bytes(op: str, payload: int, ranks: int, position: int, root: int | No
 
 
 def cost(
-    backend: str, op: str, payload: int, ranks: int, position: int, root: int | None
-) -> Cost:
+    backend: str, op: str, payload: int, ranks: int, position: int, root: int | None,
+    own: float | None = None,
+) -> Cost:  # fmt: skip
     """Bytes that this rank sends. backend: "gloo" or "nccl" (NCCL is counted as the ring)."""
-    ideal = ideal_bytes(op, payload, ranks, position, root)
+    ideal = ideal_bytes(op, payload, ranks, position, root, own)
     if ranks == 1:
         return Cost("none", 0.0, 0.0)
     if op in ("send", "recv"):
@@ -106,12 +112,17 @@ def cost(
     if op == "broadcast":
         return Cost("binomial tree", payload * _tree_children((position - root) % n, n), ideal)
     if op == "reduce":  # a ring reduce-scatter, then every rank hands its slice to the root
-        return Cost("ring, then gather", payload * (n - 1) / n + (0 if first else payload / n), ideal)
+        handed = 0 if first else payload / n
+        return Cost("ring, then gather", payload * (n - 1) / n + handed, ideal)
     algorithm = "ring" if op in ("all_reduce", "all_gather") else "direct"
     return Cost(algorithm, ideal, ideal)
 
 
 def _tree_children(place: int, ranks: int) -> int:
-    """How many ranks the one at `place` (0 is the root) sends to in a binomial broadcast tree."""
-    lowest = (place & -place) if place else 1 << math.ceil(math.log2(ranks))
-    return sum(1 for k in range(lowest.bit_length()) if (1 << k) < lowest and place + (1 << k) < ranks)
+    """How many ranks the one at `place` (0 is the root) sends to in gloo's broadcast.
+
+    Each round doubles the ranks that have the tensor: in round k those below 2**k send it on to
+    the one 2**k places further. Who came in later has fewer rounds left.
+    """
+    rounds = range(place.bit_length(), math.ceil(math.log2(ranks)))
+    return sum(1 for k in rounds if place + (1 << k) < ranks)
