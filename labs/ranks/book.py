@@ -198,8 +198,7 @@ def _follow_waits(book: Book) -> None:
         return call
 
     for name in wire.GROUP_METHODS:
-        if hasattr(dist.ProcessGroup, name):
-            setattr(dist.ProcessGroup, name, following(getattr(dist.ProcessGroup, name)))
+        setattr(dist.ProcessGroup, name, following(getattr(dist.ProcessGroup, name)))
     wait = dist.Work.wait
 
     def waiting(self, *args, **kwargs):  # noqa: ANN001, ANN202
@@ -219,9 +218,11 @@ def _follow_results(book: Book) -> torch.library.Library:
     """
     library = torch.library.Library("_c10d_functional", "IMPL")
     operator = torch.ops._c10d_functional.wait_tensor.default
+    hook = torch._C.DispatchKeySet(torch._C.DispatchKey.BackendSelect)
 
     def waiting(tensor: torch.Tensor) -> torch.Tensor:
-        result = operator._op_dk(_device_key(tensor), tensor)
+        with torch._C._ExcludeDispatchKeyGuard(hook):
+            result = operator(tensor)
         if book._results:
             book.awaited(tensor)
         return result
