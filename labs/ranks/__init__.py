@@ -12,7 +12,8 @@
     run.values      # what each rank returned
     run.ledger      # what each rank sent
 
-This package knows no topic of the course.
+Importing it does not import torch, so `ranks.warm_up()` can start the supervisor first, and the two
+import torch at the same time. This package knows no topic of the course.
 """
 
 from labs.ranks.devices import place

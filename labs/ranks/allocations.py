@@ -8,9 +8,6 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from torch.autograd import DeviceType
-from torch.autograd.profiler import profile
-
 
 @dataclass
 class Allocations:
@@ -34,6 +31,9 @@ class Allocations:
 @contextlib.contextmanager
 def trace_allocations(device: str = "cpu") -> Iterator[Allocations]:
     """Trace this block: `with trace_allocations() as seen: ...; seen.peak_bytes`."""
+    from torch.autograd import DeviceType
+    from torch.autograd.profiler import profile
+
     seen = Allocations()
     wanted = DeviceType.CUDA if device == "cuda" else DeviceType.CPU
     with profile(profile_memory=True, use_device="cuda" if device == "cuda" else None) as trace:

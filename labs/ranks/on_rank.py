@@ -4,16 +4,21 @@ Outside a rank (in a notebook's kernel, under a debugger) each of these does not
 written for a rank can be called anywhere.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import torch.distributed as dist
+from typing import TYPE_CHECKING
 
 from labs.ranks.allocations import Allocations, trace_allocations
-from labs.ranks.book import Book
+
+if TYPE_CHECKING:  # torch is not needed to import this file: see labs/ranks/__init__.py
+    import torch.distributed as dist
+
+    from labs.ranks.book import Book
 
 
 @dataclass

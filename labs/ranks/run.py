@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 
-from labs.ranks import output, report
+from labs.ranks import output
 from labs.ranks.devices import Placement
 from labs.ranks.ledger import Ledger, Row
 
@@ -66,6 +66,8 @@ def gather(
     folder: Path, placement: Placement, mode: str, labels: dict[str, str], origin: float
 ) -> tuple[Run, list[dict | None]]:
     """Read what the ranks left in `folder`. Second: each rank's error, or None."""
+    from labs.ranks import report  # here: it needs torch
+
     run = Run(placement, mode)
     errors: list[dict | None] = []
     printed = {}
