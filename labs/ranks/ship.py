@@ -74,7 +74,7 @@ class _Gatherer:
             if isinstance(inner, ast.Name) and inner.id in scope:
                 self.need(inner.id, scope[inner.id], scope)
         _, names, aliases = self.cells.setdefault(file, (Cell(_label(file), text), set(), set()))
-        if name in _defines(node):
+        if name in defines(node):
             names.add(name)
         else:
             aliases.add((name, known_as))
@@ -182,12 +182,13 @@ def _unwrapped(thing: object) -> object:
 def _definition(tree: ast.Module, *names: str) -> ast.stmt | None:
     """The last top-level statement that defines one of `names`."""
     for node in reversed(tree.body):
-        if any(name in _defines(node) for name in names):
+        if any(name in defines(node) for name in names):
             return node
     return None
 
 
-def _defines(node: ast.stmt) -> set[str]:
+def defines(node: ast.stmt) -> set[str]:
+    """Names that a top-level statement defines: a function, a class, an assigned name."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return {node.name}
     if isinstance(node, (ast.Assign, ast.AnnAssign)):
@@ -303,13 +304,14 @@ def _wanted(node: ast.stmt, names: set[str] | None) -> bool:
     if isinstance(node, ast.ImportFrom) and node.module == "__future__":
         return True
     if names is not None:
-        return bool(_defines(node) & names)
+        return bool(defines(node) & names)
     if isinstance(node, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)):
         return True
-    return isinstance(node, (ast.Assign, ast.AnnAssign)) and _is_constant(node.value)
+    return isinstance(node, (ast.Assign, ast.AnnAssign)) and is_constant(node.value)
 
 
-def _is_constant(node: ast.expr | None) -> bool:
+def is_constant(node: ast.expr | None) -> bool:
+    """Whether a value is worked out without calling anything."""
     return node is not None and not any(
         isinstance(inner, (ast.Call, ast.Await, ast.Yield, ast.NamedExpr))
         for inner in ast.walk(node)
