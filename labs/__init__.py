@@ -15,6 +15,7 @@ _HOME = {
     "predict": "labs.predictions",
     "compare": "labs.predictions",
     "gaps": "labs.predictions",
+    "or_answer": "labs.answers",
     "reference": "labs.answers",
 }
 _MODULES = ("formulas", "ranks", "text", "tp_linear_pair")

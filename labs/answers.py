@@ -12,7 +12,7 @@ import importlib
 import inspect
 import linecache
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from labs.ranks.ship import Source
 
@@ -42,6 +42,25 @@ def reference(name: str, mine: Callable | Source | None = None) -> Callable | So
         raise Missing(f"the course has no answer named {function} in {topic}") from None
 
 
+def or_answer(mine: Callable) -> Callable:
+    """`mine` when it is attempted; else the course's answer, so that a notebook can go on.
+
+    Says which it is. Where there is no answer either, `mine` comes back as it is.
+    """
+    from labs.exercise import find
+
+    if attempted(mine):
+        return mine
+    exercise = find(mine.__name__)
+    try:
+        answer = reference(f"{exercise.topic}.{exercise.name}")
+    except Missing:
+        print(f"{exercise.name}: not attempted yet, and this copy of the course has no answers")
+        return mine
+    print(f"{exercise.name}: not attempted yet, so the course's answer stands in for it below")
+    return answer
+
+
 def attempted(function: Callable | Source) -> bool:
     """Whether a function does something: its body is more than a docstring and a placeholder."""
     tree = _tree(function)
@@ -50,6 +69,19 @@ def attempted(function: Callable | Source) -> bool:
     name = function.__name__
     found = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == name]
     return not found or not is_stub(found[-1])
+
+
+def stubs_used(function: Callable | Source, names: Iterable[str]) -> list[str]:
+    """Which of these functions a function calls although they are not attempted yet."""
+    if isinstance(function, Source):
+        defined = [n for n in ast.walk(_tree(function)) if isinstance(n, ast.FunctionDef)]
+        stubs = {n.name for n in defined if is_stub(n)}
+    else:
+        scope = getattr(function, "__globals__", {})
+        used = getattr(getattr(function, "__code__", None), "co_names", ())
+        known = {name: scope[name] for name in names if name in used and name in scope}
+        stubs = {name for name, thing in known.items() if not attempted(thing)}
+    return [name for name in names if name in stubs]
 
 
 def is_stub(node: ast.FunctionDef) -> bool:
@@ -64,7 +96,7 @@ def is_stub(node: ast.FunctionDef) -> bool:
 
 def _tree(function: Callable | Source) -> ast.Module | None:
     if isinstance(function, Source):
-        return ast.parse(function.cells[-1].text)
+        return ast.parse("\n".join(cell.text for cell in function.cells))
     try:
         lines = linecache.getlines(function.__code__.co_filename)
         text = "".join(lines) if lines else textwrap.dedent(inspect.getsource(function))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import platform
 from dataclasses import asdict, dataclass, field
@@ -110,6 +111,10 @@ class Result:
             f"<th>formula or bound</th><th>unit</th><th>source</th></tr></thead>"
             f"<tbody>{rows}</tbody></table>"
         )
+
+    def plot(self) -> object:
+        """The lab's main figure, drawn from what was measured."""
+        return importlib.import_module(f"labs.{self.topic}.figures").plot(self)
 
     def to_dict(self) -> dict[str, object]:
         """As plain data; see `SCHEMA`. Seconds, bytes; timeline in seconds since the launch."""

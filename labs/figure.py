@@ -1,0 +1,50 @@
+"""Pictures of the course: one look, colours that survive colour-blindness and print, alt text."""
+
+from __future__ import annotations
+
+import base64
+import io
+from dataclasses import dataclass
+from html import escape
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure  # not pyplot: the notebook's own backend is not ours to set
+
+# Okabe and Ito's palette, in the order in which it is used.
+BLUE, ORANGE, GREEN, PINK, SKY, RED = (
+    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00",
+)  # fmt: skip
+COLOURS = (BLUE, ORANGE, GREEN, PINK, SKY, RED)
+MARKERS = ("o", "s", "^", "D", "v", "P")
+HATCHES = ("", "//", "..", "xx", "\\\\", "--")
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A finished figure: PNG bytes and what it says, for those who cannot see it."""
+
+    png: bytes
+    alt: str
+
+    def __repr__(self) -> str:
+        return f"[figure: {self.alt}]"
+
+    def _repr_html_(self) -> str:
+        data = base64.b64encode(self.png).decode()
+        return f'<img alt="{escape(self.alt)}" src="data:image/png;base64,{data}">'
+
+
+def axes(width: float = 7.0, height: float = 3.2, columns: int = 1) -> tuple[Figure, list[Axes]]:
+    """An empty figure of the course's look, sizes in inches."""
+    figure = Figure(figsize=(width, height), dpi=110, layout="constrained")
+    found = [figure.add_subplot(1, columns, i + 1) for i in range(columns)]
+    for one in found:
+        one.spines[["top", "right"]].set_visible(False)
+    return figure, found
+
+
+def picture(figure: Figure, alt: str) -> Picture:
+    """Draw the figure. The bytes depend on nothing but what is drawn."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", metadata={"Software": None})
+    return Picture(buffer.getvalue(), alt)

@@ -1,0 +1,129 @@
+"""The figures of notebook 01. Each says one thing, the measurement beside its formula."""
+
+from __future__ import annotations
+
+from labs import figure, formulas
+from labs.figure import BLUE, COLOURS, GREEN, HATCHES, MARKERS, ORANGE, Picture
+from labs.predictions import gaps
+from labs.result import Result
+
+
+def plot(result: Result) -> Picture:
+    """Ring traffic of a block over t, where it was measured; else the parity of all parts."""
+    return traffic(result) if result.values.get("traffic") else parity(result)
+
+
+def traffic(result: Result) -> Picture:
+    """Bytes a rank sends for a block, against t: formula as lines, ledger as marks."""
+    points = result.values["traffic"]
+    drawn, (ax,) = figure.axes()
+    largest = max(p["ranks"] for p in points)
+    for i, shape in enumerate(dict.fromkeys(p["shape"] for p in points)):
+        mine = [p for p in points if p["shape"] == shape]
+        size = mine[0]["payload"]
+        ts = range(1, largest + 1)
+        ax.plot(ts, [formulas.ring_all_reduce_bytes(size, t) / 1e3 for t in ts],
+                color=COLOURS[i], lw=1)  # fmt: skip
+        ax.plot([p["ranks"] for p in mine], [p["sent"] / 1e3 for p in mine],
+                MARKERS[i], color=COLOURS[i], label=shape)  # fmt: skip
+    ax.set(xlabel="tensor-parallel ranks t", ylabel="kB sent a rank, one block",
+           xticks=sorted({p["ranks"] for p in points}))  # fmt: skip
+    ax.set_title("Four all-reduces: lines 4 · 2(t-1)/t · B·T·d·e, marks counted", fontsize=10)
+    ax.legend(frameon=False, fontsize=8)
+    worst = max(abs(p["sent"] - p["formula"]) for p in points)
+    return figure.picture(
+        drawn,
+        f"Bytes a rank sends for a block against t, at {len(points)} points; largest residual "
+        f"between ledger and formula {worst:,.0f} bytes.",
+    )
+
+
+def parity(result: Result) -> Picture:
+    """How much of its bound each comparison with one device uses, on a logarithmic scale."""
+    rows = [c for c in result.checks if c.source.startswith("one device") and c.bound]
+    drawn, (ax,) = figure.axes(height=0.9 + 0.24 * len(rows))
+    floor = 1e-8
+    used = [max(float(c.measured) / c.bound, floor) for c in rows]
+    kinds = [c.name.rsplit(": ", 1)[1].startswith("output") for c in rows]
+    ax.barh(range(len(rows)), used, left=0, height=0.7,
+            color=[BLUE if kind else ORANGE for kind in kinds],
+            hatch=[HATCHES[0] if kind else HATCHES[1] for kind in kinds])  # fmt: skip
+    ax.set_xscale("log")
+    ax.axvline(1, color="black", lw=1)
+    ax.set_yticks(range(len(rows)), [c.name for c in rows], fontsize=7)
+    ax.invert_yaxis()
+    ax.set_xlim(floor, 10)
+    ax.set_xlabel("largest difference / bound (1 is the limit)")
+    ax.set_title("Ranks against one device", fontsize=10)
+    over = sum(not c.ok for c in rows)
+    return figure.picture(
+        drawn, f"{len(rows)} comparisons with one device; {over} of them over their bound."
+    )
+
+
+def shards(d: int, f: int, ranks: int) -> Picture:
+    """Which part of A and of B each rank holds, to scale."""
+    drawn, (left, right) = figure.axes(height=2.4, columns=2)
+    for rank in range(ranks):
+        style = dict(facecolor=COLOURS[rank % 6], hatch=HATCHES[rank % 6], edgecolor="white")
+        left.add_patch(_box(rank * f / ranks, 0, f / ranks, d, style))
+        left.text((rank + 0.5) * f / ranks, d / 2, f"rank {rank}", ha="center", fontsize=7,
+                  bbox=dict(facecolor="white", edgecolor="none", pad=1))  # fmt: skip
+        right.add_patch(_box(0, rank * f / ranks, d, f / ranks, style))
+        right.text(d / 2, (rank + 0.5) * f / ranks, f"rank {rank}", ha="center", fontsize=7,
+                   bbox=dict(facecolor="white", edgecolor="none", pad=1))  # fmt: skip
+    for ax, name, size in ((left, "A by columns", (f, d)), (right, "B by rows", (d, f))):
+        ax.set(xlim=(0, size[0]), ylim=(size[1], 0), title=f"{name}: ({size[1]}, {size[0]})")
+        ax.title.set_fontsize(9)
+        ax.set_aspect("equal")
+        ax.set_xticks([])
+        ax.set_yticks([])
+    return figure.picture(
+        drawn, f"A ({d}, {f}) cut by columns and B ({f}, {d}) by rows, one part a rank, t={ranks}."
+    )
+
+
+def _box(x: float, y: float, width: float, height: float, style: dict):  # noqa: ANN202
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((x, y), width, height, **style)
+
+
+def links(batch: int, length: int, d: int, element_bytes: int, ranks: int) -> Picture:
+    """Milliseconds a layer's tensor-parallel traffic takes over NVLink and over InfiniBand."""
+    known = (formulas.NVLINK_H100, formulas.INFINIBAND_FAST, formulas.INFINIBAND_SLOW)
+    times = [
+        1e3 * formulas.tp_layer_seconds(batch, length, d, element_bytes, ranks, link)
+        for link in known
+    ]
+    drawn, (ax,) = figure.axes(height=1.9)
+    ax.barh(range(3), times, color=[GREEN, ORANGE, BLUE], hatch=list(HATCHES[:3]),
+            edgecolor="white")  # fmt: skip
+    for i, value in enumerate(times):
+        ax.text(value, i, f" {value:.2f} ms, {value / times[0]:.0f}×", va="center", fontsize=8)
+    ax.set_yticks(range(3), [link.name for link in known], fontsize=8)
+    ax.invert_yaxis()
+    ax.set_xlim(0, max(times) * 1.25)
+    ax.set_xlabel("ms a layer, computed: full rate, no latency")
+    ax.set_title(f"B={batch} T={length} d={d} e={element_bytes} t={ranks}", fontsize=9)
+    told = ", ".join(
+        f"{link.name} {value:.2f} ms" for link, value in zip(known, times, strict=True)
+    )
+    return figure.picture(drawn, f"Time of a layer's tensor-parallel traffic: {told}.")
+
+
+def predictions() -> Picture:
+    """Every prediction so far against its measurement, as measured = 1."""
+    made = [c for c in gaps() if c.gap is not None]
+    drawn, (ax,) = figure.axes(height=0.9 + 0.3 * max(1, len(made)))
+    for i, one in enumerate(made):
+        ax.plot([1, 1 + one.gap], [i, i], color="grey", lw=1)
+        ax.plot(1 + one.gap, i, "o", color=BLUE)
+    ax.axvline(1, color=ORANGE, lw=2)
+    ax.set_yticks(range(len(made)), [c.name for c in made], fontsize=8)
+    ax.invert_yaxis()
+    ax.set_xlabel("your prediction / measurement")
+    if not made:
+        ax.text(0.5, 0.5, "no predictions yet", transform=ax.transAxes, ha="center")
+    hit = sum(c.gap == 0 for c in made)
+    return figure.picture(drawn, f"{len(made)} predictions, {hit} of them exact.")

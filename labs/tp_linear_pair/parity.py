@@ -1,0 +1,111 @@
+"""The ranks against one device: every output, every gradient, put together from the shards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from labs import equality
+from labs.ranks import Run
+from labs.result import Check, at_least, at_most
+from labs.tp_linear_pair import one_device, sharding
+from labs.tp_linear_pair.experiments import EXPERIMENTS, ROW_FIRST, Job
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """One job against one device: the output and the gradient that use most of their bounds."""
+
+    job: Job
+    output: equality.Gap
+    gradient: equality.Gap
+    gradients: int
+    apart: float  # between ranks that hold the same weight
+
+
+def parity(jobs: list[Job], wholes: list[one_device.Weights], run: Run, each: bool) -> list[Check]:
+    """Outputs and every gradient against one device, in the course's sense of equal.
+
+    each: a row for each job; else one row for the worst of all.
+    """
+    n = run.world_size
+    held = [
+        _compare(job, weights, [value[job.section] for value in run.values])
+        for job, weights in zip(jobs, wholes, strict=True)
+        if not job.section.startswith("traffic")
+    ]
+    wrong = [c for c in held if c.job.way == "gelu on partial sums"]
+    held = [c for c in held if c not in wrong]
+    if not held:
+        return []
+    eps = f"one device, ε = {_eps(held[0].job):.0e}"
+    rows = [(c.job.section, [c]) for c in held] if each else [(f"all {len(held)} parts", held)]
+    found = []
+    for name, group in rows:
+        out = max((c.output for c in group), key=_over)
+        grad = max((c.gradient for c in group), key=_over)
+        count = sum(c.gradients for c in group)
+        at = f"{name}, t={n}"
+        found.append(at_most(f"{at}: output on every rank", out.difference, out.bound, "", eps))
+        found.append(at_most(f"{at}: {count} gradients", grad.difference, grad.bound, "", eps))
+    apart = max(c.apart for c in held)
+    found.append(at_most(f"t={n}: copies of one weight have one gradient", apart, 0.0, "", "exact"))
+    for c in wrong:
+        found.append(
+            at_least(f"{c.job.section}, t={n}: how far it is off", c.output.difference,
+                     1e6 * c.output.bound, "", "GELU(a+b) ≠ GELU(a)+GELU(b)")
+        )  # fmt: skip
+    return found
+
+
+def _eps(job: Job) -> float:
+    return equality.EPS[job.cotangent.dtype]
+
+
+def _compare(job: Job, weights: one_device.Weights, values: list[dict]) -> _Compared:
+    want_out, want = _on_one_device(job, weights)
+    scale = max(grad.abs().max().item() for grad in want.values())
+    outs = [equality.gap("output", v["out"].detach(), want_out, scale, _eps(job)) for v in values]
+    grads, apart = _whole_gradients(job, weights, values)
+    for rank, value in enumerate(values):
+        if value["dx"] is not None:
+            grads[f"x on rank {rank}"], want[f"x on rank {rank}"] = value["dx"], want["x"]
+    want.pop("x", None)
+    gaps = [equality.gap(key, grads[key], want[key], scale, _eps(job)) for key in want]
+    return _Compared(job, max(outs, key=_over), max(gaps, key=_over), len(gaps), apart)
+
+
+def _over(gap: equality.Gap) -> float:
+    """How much of its bound a gap uses; not a number uses all."""
+    used = gap.difference / gap.bound if gap.bound else float("inf")
+    return float("inf") if used != used else used
+
+
+def _on_one_device(
+    job: Job, weights: one_device.Weights
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    leaves = one_device.with_gradients(weights)
+    x = job.x.clone()
+    if not EXPERIMENTS[job.experiment].tokens:
+        x.requires_grad_()
+    out = EXPERIMENTS[job.experiment].one_device(x, leaves, job.shape)
+    out.backward(job.cotangent / job.cotangent.numel())
+    grads = one_device.gradients(leaves)
+    return out.detach(), grads if x.grad is None else {**grads, "x": x.grad}
+
+
+def _whole_gradients(
+    job: Job, weights: one_device.Weights, values: list[dict]
+) -> tuple[dict[str, torch.Tensor], float]:
+    """The ranks' gradients put together, and how far apart replicas of one weight are."""
+    if job.way == "by torch":
+        return values[0]["grads"], 0.0
+    shards = [dict(value["grads"]) for value in values]
+    if job.way in ROW_FIRST:  # cut by rows here: put together, then left as it is
+        whole = torch.cat([shard.pop("up_w") for shard in shards], 0)
+        bias = [shard.pop("up_b") for shard in shards]
+        like = {k: w for k, w in weights.items() if k not in ("up_w", "up_b")}
+        rest, apart = sharding.assemble(shards, like, job.shape.heads, job.shape.kv_heads)
+        return {**rest, "up_w": whole, "up_b": bias[0]}, apart
+    return sharding.assemble(shards, weights, job.shape.heads, job.shape.kv_heads)
