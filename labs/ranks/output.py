@@ -19,11 +19,11 @@ def clean(text: str, folder: Path | None = None) -> str:
             text = text.replace(value, f"<{name}>")
     course = str(Path(__file__).resolve().parents[2])
     if folder is not None:
-        text = text.replace(str(folder) + os.sep, "")
+        text = _relative(text, str(folder))
     text = re.sub(r"(?:/[^\s:\"',()]+)*/(?:site|dist)-packages/", "", text)
     for known in (course, _here(), _STDLIB, tempfile.gettempdir()):
         if len(known) > 1:
-            text = text.replace(known + os.sep, "")
+            text = _relative(text, known)
     host = socket.gethostname()
     if len(host) > 3 and host != "localhost":
         text = re.sub(rf"\b{re.escape(host)}\b(\.[a-z][\w.-]*)?", "<host>", text)
@@ -31,6 +31,12 @@ def clean(text: str, folder: Path | None = None) -> str:
     if len(home) > 1:
         text = text.replace(home + os.sep, "~/").replace(home, "~")
     return text
+
+
+def _relative(text: str, folder: str) -> str:
+    """Paths below `folder` relative to it, itself as a dot."""
+    inside = text.replace(folder + os.sep, "")
+    return re.sub(rf"{re.escape(folder)}(?![\w.-])", ".", inside)
 
 
 def _here() -> str:

@@ -62,20 +62,20 @@ def main(folder: Path) -> None:
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     (folder / f"pid.{rank}").write_text(str(os.getpid()))
     _redirect(folder / f"out.{rank}")
-    faulthandler.enable(file=open(folder / f"stack.{rank}", "w"))  # noqa: SIM115
+    faulthandler.enable(file=open(folder / f"stack.{rank}", "w"))
     if os.environ.get("LABS_MODE") == "warm":
         _wait_for_siblings(agent, int(os.environ["LOCAL_WORLD_SIZE"]))
 
     import torch
     import torch.distributed as dist
 
-    from labs.ranks import book, on_rank, report, ship
+    from labs.ranks import book, on_rank, report, unpack
     from labs.ranks.run import is_victim
 
     error = value = library = None
     me = on_rank.Rank(rank, world, "cpu", book.Book(rank), folder)
     try:
-        job = ship.read(folder / "job")
+        job = unpack.read(folder / "job")
         torch.set_num_threads(job["threads"])
         me.device = job["device"]
         if me.device == "cuda":
@@ -86,10 +86,10 @@ def main(folder: Path) -> None:
         dist.init_process_group(
             job["backend"], timeout=datetime.timedelta(seconds=job["limit"] + 5)
         )
-        function, args, kwargs = ship.unpack(job, folder)
+        function, args, kwargs = unpack.unpack(job, folder)
         on_rank.say("running")
         value = report.plain(function(*args, **kwargs), "what the function returned")
-    except BaseException as caught:  # noqa: BLE001 - whatever ended the rank is what it reports
+    except BaseException as caught:
         error = _error(caught, folder)
     on_rank.say("failed" if error else "done")
     report.save(

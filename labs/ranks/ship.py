@@ -8,7 +8,6 @@ travel by value.
 """
 
 import ast
-import importlib
 import inspect
 import io
 import linecache
@@ -104,9 +103,12 @@ class _Gatherer:
         return Source(name, cells, packed, tuple(late))
 
     def _local(self, thing: object, scope: dict, held: list[str]) -> tuple[str, str]:
-        self.need(thing.__name__, thing, scope)
-        held.append(thing.__name__)
-        return ("shipped", thing.__name__)
+        name = thing.__name__
+        if scope.get(name) is not thing:  # a lambda, or known by another name by now
+            name = next((key for key, value in scope.items() if value is thing), name)
+        self.need(name, thing, scope)
+        held.append(name)
+        return ("shipped", name)
 
 
 _CANNOT_PICKLE = (pickle.PicklingError, AttributeError, TypeError, RecursionError)
@@ -127,16 +129,6 @@ class _Pickler(pickle.Pickler):
         return None
 
 
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, shipped: Callable[[object], object]) -> None:
-        super().__init__(file)
-        self._shipped = shipped
-
-    def persistent_load(self, key: tuple) -> object:
-        kind, what = key
-        return importlib.import_module(what) if kind == "module" else self._shipped(what)
-
-
 def from_notebook(thing: object) -> bool:
     """Whether `thing` is a function or class defined in `__main__` (a notebook or a script)."""
     is_code = isinstance(thing, (types.FunctionType, type))
@@ -153,21 +145,22 @@ def _text_of(thing: types.FunctionType | type) -> tuple[str, str]:
     functions = [thing] if isinstance(thing, types.FunctionType) else vars(thing).values()
     codes = [f.__code__ for f in map(_unwrapped, functions) if isinstance(f, types.FunctionType)]
     files = [code.co_filename for code in codes]
-    if isinstance(thing, type):  # one without methods of its own: a dataclass, an enumeration
-        files += reversed(list(linecache.cache))
+    is_class = isinstance(thing, type)
+    if is_class:  # perhaps without methods of its own: a dataclass, an enumeration
+        files += reversed([file for file in linecache.cache if _may_be_cell(file)])
         files.append(getattr(sys.modules["__main__"], "__file__", None) or "")
     for file in files:
         text = "".join(linecache.getlines(file)) if file else ""
-        if text and (file in [c.co_filename for c in codes] or _class_stands_in(text, file, name)):
+        if text and (not is_class or _defines_class(text, name)):
             return file, text
     raise ValueError(f"the text of {name} is not known; run the cell that defines it again")
 
 
-def _class_stands_in(text: str, file: str, name: str) -> bool:
-    """Whether this cell (or the script itself) defines a class of that name."""
-    main = getattr(sys.modules["__main__"], "__file__", None)
-    if not (file == main or "ipykernel" in file or file.startswith("<ipython-input")):
-        return False
+def _may_be_cell(file: str) -> bool:
+    return "ipykernel" in file or file.startswith("<ipython-input")
+
+
+def _defines_class(text: str, name: str) -> bool:
     try:
         return isinstance(_definition(ast.parse(text), name), ast.ClassDef)
     except SyntaxError:
@@ -188,6 +181,7 @@ def _definition(tree: ast.Module, *names: str) -> ast.stmt | None:
 
 
 def defines(node: ast.stmt) -> set[str]:
+    """The names that a top-level statement defines."""
     """Names that a top-level statement defines: a function, a class, an assigned name."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return {node.name}
@@ -250,69 +244,3 @@ def write(job: dict, function: Callable, args: tuple, kwargs: dict, folder: Path
     ]
     job = dict(job, call=buffer.getvalue(), sources=told, labels=labels)
     (folder / "job").write_bytes(pickle.dumps(job))
-
-
-def read(path: Path) -> dict:
-    """On a rank: the job, its functions still packed."""
-    return pickle.loads(path.read_bytes())
-
-
-def unpack(job: dict, folder: Path) -> tuple[Callable, tuple, dict]:
-    """On a rank: the function and its arguments, notebook functions rebuilt from their cells."""
-    built: dict[int, object] = {}
-
-    def shipped(index: int) -> object:
-        if index not in built:
-            built[index] = _build(job["sources"][index], index, folder)
-        return built[index]
-
-    return _Unpickler(io.BytesIO(job["call"]), shipped).load()
-
-
-def _build(source: dict, index: int, folder: Path) -> object:
-    module = types.ModuleType(f"notebook_{index}")
-    sys.modules[module.__name__] = module  # dataclasses look their module up
-    scope = module.__dict__
-
-    def load(names: set[str]) -> None:
-        for name in names:
-            packed = io.BytesIO(source["values"][name])
-            scope[name] = _Unpickler(packed, lambda inner: scope[inner]).load()
-
-    load(set(source["values"]) - set(source["late"]))
-    for number, (names, aliases) in enumerate(source["cells"]):
-        file = folder / f"cell_{index}_{number}.py"
-        tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
-        wanted = None if names is None else {*names, *(defined for _, defined in aliases)}
-        tree.body = [node for node in tree.body if _wanted(node, wanted)]
-        before = dict(scope)
-        exec(compile(tree, str(file), "exec"), scope)  # noqa: S102 - the learner's own definitions
-        for name, defined in aliases:
-            scope[name] = scope[defined]
-        for defined in {defined for _, defined in aliases} - set(names or ()):
-            # known by another name here: its own name may be another cell's by now
-            scope.pop(defined)
-            if defined in before:
-                scope[defined] = before[defined]
-    load(set(source["late"]))
-    if source["name"] not in scope:
-        raise NameError(f"{source['name']} is not defined in what was sent")
-    return scope[source["name"]]
-
-
-def _wanted(node: ast.stmt, names: set[str] | None) -> bool:
-    if isinstance(node, ast.ImportFrom) and node.module == "__future__":
-        return True
-    if names is not None:
-        return bool(defines(node) & names)
-    if isinstance(node, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)):
-        return True
-    return isinstance(node, (ast.Assign, ast.AnnAssign)) and is_constant(node.value)
-
-
-def is_constant(node: ast.expr | None) -> bool:
-    """Whether a value is worked out without calling anything."""
-    return node is not None and not any(
-        isinstance(inner, (ast.Call, ast.Await, ast.Yield, ast.NamedExpr))
-        for inner in ast.walk(node)
-    )

@@ -1,0 +1,88 @@
+"""A notebook's function on a rank: rebuilt from the cells that labs/ranks/ship.py sent."""
+
+import ast
+import importlib
+import io
+import pickle
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+
+from labs.ranks.ship import defines
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, shipped: Callable[[object], object]) -> None:
+        super().__init__(file)
+        self._shipped = shipped
+
+    def persistent_load(self, key: tuple) -> object:
+        kind, what = key
+        return importlib.import_module(what) if kind == "module" else self._shipped(what)
+
+
+def read(path: Path) -> dict:
+    """On a rank: the job, its functions still packed."""
+    return pickle.loads(path.read_bytes())
+
+
+def unpack(job: dict, folder: Path) -> tuple[Callable, tuple, dict]:
+    """On a rank: the function and its arguments, notebook functions rebuilt from their cells."""
+    built: dict[int, object] = {}
+
+    def shipped(index: int) -> object:
+        if index not in built:
+            built[index] = _build(job["sources"][index], index, folder)
+        return built[index]
+
+    return _Unpickler(io.BytesIO(job["call"]), shipped).load()
+
+
+def _build(source: dict, index: int, folder: Path) -> object:
+    module = types.ModuleType(f"notebook_{index}")
+    sys.modules[module.__name__] = module  # dataclasses look their module up
+    scope = module.__dict__
+
+    def load(names: set[str]) -> None:
+        for name in names:
+            packed = io.BytesIO(source["values"][name])
+            scope[name] = _Unpickler(packed, lambda inner: scope[inner]).load()
+
+    load(set(source["values"]) - set(source["late"]))
+    for number, (names, aliases) in enumerate(source["cells"]):
+        file = folder / f"cell_{index}_{number}.py"
+        tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
+        wanted = None if names is None else {*names, *(defined for _, defined in aliases)}
+        tree.body = [node for node in tree.body if _wanted(node, wanted)]
+        before = dict(scope)
+        exec(compile(tree, str(file), "exec"), scope)
+        for name, defined in aliases:
+            scope[name] = scope[defined]
+        for defined in {defined for _, defined in aliases} - set(names or ()):
+            # known by another name here: its own name may be another cell's by now
+            scope.pop(defined)
+            if defined in before:
+                scope[defined] = before[defined]
+    load(set(source["late"]))
+    if source["name"] not in scope:
+        raise NameError(f"{source['name']} is not defined in what was sent")
+    return scope[source["name"]]
+
+
+def _wanted(node: ast.stmt, names: set[str] | None) -> bool:
+    if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+        return True
+    if names is not None:
+        return bool(defines(node) & names)
+    if isinstance(node, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)):
+        return True
+    return isinstance(node, (ast.Assign, ast.AnnAssign)) and is_constant(node.value)
+
+
+def is_constant(node: ast.expr | None) -> bool:
+    """Whether a value is worked out without calling anything."""
+    return node is not None and not any(
+        isinstance(inner, (ast.Call, ast.Await, ast.Yield, ast.NamedExpr))
+        for inner in ast.walk(node)
+    )
