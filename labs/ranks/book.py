@@ -189,7 +189,7 @@ def _follow_waits(book: Book) -> None:
     """Let the handle of each call, and the wait for it, be known to the book."""
 
     def following(method):  # noqa: ANN001, ANN202
-        def call(self, *args, **kwargs):  # noqa: ANN001, ANN202
+        def call(self, *args, **kwargs):  # noqa: ANN001, ANN002, ANN003, ANN202
             work = method(self, *args, **kwargs)
             if book.recording:
                 book.started(work)
@@ -201,7 +201,7 @@ def _follow_waits(book: Book) -> None:
         setattr(dist.ProcessGroup, name, following(getattr(dist.ProcessGroup, name)))
     wait = dist.Work.wait
 
-    def waiting(self, *args, **kwargs):  # noqa: ANN001, ANN202
+    def waiting(self, *args, **kwargs):  # noqa: ANN001, ANN002, ANN003, ANN202
         try:
             return wait(self, *args, **kwargs)
         finally:

@@ -2,9 +2,11 @@
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
+_CGROUP = Path("/sys/fs/cgroup")
 # A warm rank of a small lab takes about 60 MB of its own, a cold one about 250.
 RANK_BYTES = 250 * 2**20
 # Beyond this the ranks only take turns, and rendezvous alone takes seconds.
@@ -39,8 +41,8 @@ def available_bytes() -> int:
     """Memory a new run may take: the machine's, or what the container's limit leaves of it."""
     free = psutil.virtual_memory().available
     try:
-        with open("/sys/fs/cgroup/memory.max") as limit, open("/sys/fs/cgroup/memory.current") as now:
-            free = min(free, int(limit.read()) - int(now.read()))
+        limit, now = (int((_CGROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
+        free = min(free, limit - now)
     except (OSError, ValueError):  # no such file, or "max": no limit
         pass
     return max(free, 0)
@@ -68,7 +70,7 @@ def most_ranks() -> tuple[int, str]:
 def place(ranks: int) -> Placement:
     """Backend and device for `ranks` ranks on this machine.
 
-    Raises ValueError, with the numbers, when `ranks` is not a positive whole number or more than fit.
+    Raises ValueError, with the numbers, when `ranks` is no positive whole number or more than fit.
     """
     if isinstance(ranks, bool) or not isinstance(ranks, int):
         raise ValueError(f"ranks must be a whole number, got {ranks!r}")
@@ -76,7 +78,9 @@ def place(ranks: int) -> Placement:
         raise ValueError(f"{ranks} ranks asked for; a run needs at least 1")
     gpus = visible_gpus()
     if gpus >= ranks:
-        return Placement(ranks, "nccl", "cuda", f"{gpus} GPUs are visible", max(1, cores() // ranks))
+        plural = "GPU is" if gpus == 1 else "GPUs are"
+        threads = max(1, cores() // ranks)
+        return Placement(ranks, "nccl", "cuda", f"{gpus} {plural} visible", threads)
     fits, why = most_ranks()
     if ranks > fits:
         raise ValueError(f"{ranks} ranks asked for, but {fits} fit on this machine ({why})")

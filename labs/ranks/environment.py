@@ -21,7 +21,9 @@ def loopback() -> str:
     return next((name for name in ("lo", "lo0") if name in names), "lo")
 
 
-def for_ranks(threads: int, path: list[str], extra: Mapping[str, str] | None = None) -> dict[str, str]:
+def for_ranks(
+    threads: int, path: list[str], extra: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """Environment of one launch on this machine alone. os.environ is read and never changed.
 
     threads: CPU threads a rank; path: folders the ranks import from; extra: set last, as given.

@@ -1,4 +1,4 @@
-"""The ledger of a run: who sent how many bytes with which operation, on which axis, in which phase."""
+"""The ledger of a run: who sent how many bytes, by which operation, on which axis, when."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass

@@ -1,4 +1,4 @@
-"""What ranks print and how they fail, made fit to show: ordered, capped, no machine paths, no secrets."""
+"""What ranks print and how they fail, fit to show: ordered, capped, no paths, no secrets."""
 
 import os
 import re
@@ -9,7 +9,9 @@ from pathlib import Path
 
 _STDLIB = sysconfig.get_paths()["stdlib"]
 CAP = 4000  # characters of one rank that are shown: half from its beginning, half from its end
-_SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|PRIVATE", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|PRIVATE", re.IGNORECASE
+)
 
 
 def clean(text: str, folder: Path | None = None) -> str:

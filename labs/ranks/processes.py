@@ -6,6 +6,7 @@ its parent dies (PR_SET_PDEATHSIG), and a parent can adopt every orphan below it
 the tree and the guarantees are weaker: a process that leaves its tree on purpose is not found.
 """
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -90,10 +91,8 @@ def end_descendants(limit: float = 5.0) -> bool:
     deadline = time.monotonic() + limit
     while time.monotonic() < deadline:
         for pid in descendants(os.getpid()):
-            try:
+            with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-            except OSError:
-                pass
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass

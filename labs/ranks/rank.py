@@ -62,7 +62,7 @@ def main(folder: Path) -> None:
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     (folder / f"pid.{rank}").write_text(str(os.getpid()))
     _redirect(folder / f"out.{rank}")
-    faulthandler.enable(file=open(folder / f"stack.{rank}", "w"))
+    faulthandler.enable(file=open(folder / f"stack.{rank}", "w"))  # noqa: SIM115
     if os.environ.get("LABS_MODE") == "warm":
         _wait_for_siblings(agent, int(os.environ["LOCAL_WORLD_SIZE"]))
 

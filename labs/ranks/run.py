@@ -1,4 +1,4 @@
-"""What a run gave: values, ledger, timeline and memory of every rank; and how it failed, if it did."""
+"""What a run gave: values, ledger, timeline, memory of every rank; and how it failed, if so."""
 
 import re
 from dataclasses import dataclass, field

@@ -1,6 +1,7 @@
 """The kernel's end of the line to the supervisor: start it, speak, end it, sweep what is left."""
 
 import atexit
+import contextlib
 import json
 import os
 import select
@@ -96,10 +97,8 @@ class Supervised:
             ready, _, _ = select.select([self._line], [], [], min(left, 0.5))
             data = b""
             if ready:
-                try:
+                with contextlib.suppress(ConnectionError):
                     data = self._line.recv(1 << 16)
-                except ConnectionError:
-                    pass
             elif self.process.poll() is None:
                 if time.monotonic() >= deadline:
                     return None
@@ -143,10 +142,8 @@ class Supervised:
         for found in psutil.process_iter(["environ"]):
             name, _, value = self.mark.partition("=")
             if (found.info["environ"] or {}).get(name) == value and found.pid != os.getpid():
-                try:
+                with contextlib.suppress(OSError):
                     os.kill(found.pid, signal.SIGKILL)
-                except OSError:
-                    pass
 
     def _last_words(self) -> str:
         said = ""

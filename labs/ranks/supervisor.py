@@ -27,6 +27,7 @@ import socket
 import subprocess
 import sys
 import time
+import types
 
 # What a learner's run will need first. torch alone: nothing of the course.
 PRELOAD = (
@@ -40,7 +41,7 @@ PRELOAD = (
 )
 
 
-def _load(name: str):
+def _load(name: str) -> types.ModuleType:
     """A neighbouring file, outside the package: `labs` must not be imported before the fork."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py")
     spec = importlib.util.spec_from_file_location("_supervisor_" + name, path)
