@@ -8,20 +8,19 @@ A card never raises in a notebook. Under LABS_STRICT=1 (tests) a failed one does
 
 from __future__ import annotations
 
-import importlib
 import os
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 
-from labs.answers import attempted
+from labs import topics
+from labs.answers import attempted, stubs_used
 from labs.ranks.ship import Source
 
 PASSED, FAILED, NOT_ATTEMPTED, NOT_REACHED = "passed", "failed", "not attempted", "not reached"
 _MARK = {PASSED: "✓", FAILED: "✗", NOT_ATTEMPTED: "·", NOT_REACHED: "·"}
-TOPICS = ("tp_linear_pair",)
 
 
 @dataclass(frozen=True)
@@ -67,6 +66,7 @@ class Card:
     exercise: Exercise
     verdicts: list[Verdict]
     seconds: float
+    notes: tuple[str, ...] = ()  # what stands in the way, besides the verdicts' hints
 
     @property
     def passed(self) -> int:
@@ -78,16 +78,20 @@ class Card:
         return judged >= set(self.exercise.properties) and self.passed == len(self.verdicts)
 
     @property
+    def attempted(self) -> bool:
+        return not any(verdict.state == NOT_ATTEMPTED for verdict in self.verdicts)
+
+    @property
     def title(self) -> str:
         score = f"({self.passed}/{len(self.verdicts)})"
-        if any(verdict.state == NOT_ATTEMPTED for verdict in self.verdicts):
+        if not self.attempted:
             return f"{self.exercise.name}: not attempted yet {score}"
         return f"{self.exercise.name}: {'passed' if self.ok else 'not yet right'} {score}"
 
     @property
     def advice(self) -> list[str]:
         """Hints that name a fault, each once; else where to find the ladder."""
-        named = list(dict.fromkeys(v.hint for v in self.verdicts if v.hint))
+        named = list(dict.fromkeys([*self.notes, *(v.hint for v in self.verdicts if v.hint)]))
         if self.ok:
             return []
         return named or [f'hint("{self.exercise.name}") shows a hint']
@@ -95,7 +99,7 @@ class Card:
     def __repr__(self) -> str:
         lines = [self.title]
         for verdict in self.verdicts:
-            detail = f": {verdict.detail}" if verdict.detail else ""
+            detail = verdict.detail and ": " + verdict.detail.replace("\n", "\n      ")
             lines.append(f"  {_MARK[verdict.state]} {verdict.name}{detail}")
         lines += [f"  → {text}" for text in self.advice]
         if self.seconds:
@@ -110,7 +114,7 @@ class Card:
         )
         advice = "".join(f"<div>→ {escape(text)}</div>" for text in self.advice)
         took = f"<div><small>{self.seconds:.1f} s</small></div>" if self.seconds else ""
-        colour = "#009E73" if self.ok else "#56B4E9" if not self.passed else "#D55E00"
+        colour = "#009E73" if self.ok else "#D55E00" if self.attempted else "#56B4E9"
         return (
             f"<div style='border-left:4px solid {colour};padding-left:8px'>"
             f"<b>{escape(self.title)}</b><table>{rows}</table>{advice}{took}</div>"
@@ -123,36 +127,59 @@ class CheckFailed(AssertionError):
 
 def exercises(topic: str | None = None) -> dict[str, Exercise]:
     """All exercises, or those of one topic, by name. Raises ValueError for an unknown topic."""
-    if topic is not None and topic not in TOPICS:
-        raise ValueError(f"there is no topic {topic!r}; there are {', '.join(TOPICS)}")
-    found = {}
-    for name in (topic,) if topic else TOPICS:
-        found.update(importlib.import_module(f"labs.{name}.exercises").EXERCISES)
-    return found
+    chosen = [topics.find(topic)] if topic is not None else topics.TOPICS.values()
+    return {name: found for one in chosen for name, found in one.exercises().items()}
 
 
 def find(name: str) -> Exercise:
-    """The exercise of that name. Raises ValueError, listing those there are."""
+    """The exercise of that name. Raises ValueError, with the names that are near."""
     known = exercises()
     if name not in known:
-        raise ValueError(f"there is no exercise named {name!r}; there are {', '.join(known)}")
+        raise ValueError(f"there is no exercise {name!r}; {topics.nearest(name, known)}")
     return known[name]
+
+
+def not_attempted(exercise: Exercise) -> Card:
+    """The card of an answer that is not there yet. Nothing is launched for it."""
+    return Card(exercise, [Verdict(name, NOT_ATTEMPTED) for name in exercise.properties], 0.0)
+
+
+def judged(function: Callable | Source) -> Card:
+    """The card of an answer, whatever it says: `check` without LABS_STRICT."""
+    name = getattr(function, "__name__", None)
+    if name is None or not callable(function) and not isinstance(function, Source):
+        raise ValueError(
+            f"check needs the function itself, as in check(row_parallel): {function!r}"
+        )
+    exercise = find(name)
+    if not attempted(function):
+        return not_attempted(exercise)
+    begun = time.monotonic()
+    card = Card(exercise, exercise.judge(function, _seed()), time.monotonic() - begun)
+    if card.ok:
+        return card
+    stubs = stubs_used(function, [other for other in exercises(exercise.topic) if other != name])
+    notes = tuple(f"{stub}, which {name} calls, is not attempted yet" for stub in stubs)
+    return replace(card, notes=notes)
+
+
+def _seed() -> int:
+    """What the inputs are drawn from: LABS_SEED, or another number each time."""
+    asked = os.environ.get("LABS_SEED", "").strip()
+    if not asked:
+        return secrets.randbelow(2**31)
+    if not asked.isdecimal():
+        raise ValueError(f"LABS_SEED must be a whole number, 0 or more, got {asked!r}")
+    return int(asked)
 
 
 def check(function: Callable | Source) -> Card:
     """Check an answer on real ranks, with fresh random inputs, and show what held.
 
-    The exercise is found by the function's name. LABS_SEED fixes the inputs.
+    The exercise is found by the function's name. LABS_SEED fixes the inputs. Under LABS_STRICT=1 a
+    card that is not passed raises CheckFailed.
     """
-    exercise = find(getattr(function, "__name__", str(function)))
-    begun = time.monotonic()
-    if attempted(function):
-        seed = int(os.environ.get("LABS_SEED", 0) or 0) or secrets.randbelow(2**31)
-        verdicts = exercise.judge(function, seed)
-        card = Card(exercise, verdicts, time.monotonic() - begun)
-    else:
-        blank = [Verdict(name, NOT_ATTEMPTED) for name in exercise.properties]
-        card = Card(exercise, blank, 0.0)
+    card = judged(function)
     if os.environ.get("LABS_STRICT") == "1" and not card.ok:
         raise CheckFailed(repr(card))
     return card

@@ -113,24 +113,29 @@ def row_parallel(ranks: int, draw: torch.Generator) -> Case:
 
 
 def cut_fused(ranks: int, draw: torch.Generator) -> Case:
-    """[gate | up] on two ranks, [Q | K | V] with narrower K and V on four; nothing is sent."""
-    widths = [8, 8] if ranks == 2 else [16, 8, 8]
-    w = _normal(draw, 5, sum(widths))
+    """[gate | up] on two ranks, a bias of [Q | K | V] with narrower K and V on four.
+
+    Nothing is sent. A fused width that divides is refused where that of a part does not.
+    """
+    widths, odd = ([8, 8], [3, 3]) if ranks == 2 else ([16, 8, 8], [12, 6, 6])
+    rows = (5,) if ranks == 2 else ()
+    w = _normal(draw, *rows, sum(widths))
     columns = [fused_columns(widths, rank, ranks) for rank in range(ranks)]
-    back = [_normal(draw, 5, len(columns[0])) for _ in range(ranks)]
+    back = [_normal(draw, *rows, len(columns[0])) for _ in range(ranks)]
     grads = []
     for rank in range(ranks):
         grad = torch.zeros_like(w)
-        grad[:, columns[rank]] = back[rank]
+        grad[..., columns[rank]] = back[rank]
         grads.append({"w": grad})
     return Case(
-        ranks, f"{ranks} ranks, widths {widths}",
+        ranks, f"{ranks} ranks, {'w' if rows else 'a bias'} {tuple(w.shape)}, widths {widths}",
         [{"w": w.clone(), "widths": list(widths), "rank": rank, "ranks": ranks}
          for rank in range(ranks)],
         back,
-        [w[:, columns[rank]] for rank in range(ranks)],
+        [w[..., columns[rank]] for rank in range(ranks)],
         grads,
         [],
+        refused={"w": _normal(draw, *rows, sum(odd)), "widths": odd, "rank": 0, "ranks": ranks},
     )  # fmt: skip
 
 

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
-from labs import formulas
+from labs import formulas, ranks
 from labs.equality import EPS, gap
 from labs.exercise import FAILED, NOT_REACHED, PASSED, Exercise, Verdict
-from labs.ranks import RunFailed
 from labs.ranks.ship import Source
 from labs.tp_linear_pair import trial
 from labs.tp_linear_pair.cases import cases
 from labs.tp_linear_pair.faults import diagnose
+from labs.tp_linear_pair.faults.failures import explain
 from labs.tp_linear_pair.trial import Seen
 
-VALUES, GRADIENTS, TRAFFIC, MEMORY = "forward values", "gradients", "traffic", "largest tensor"
+VALUES, GRADIENTS, TRAFFIC = "forward values", "gradients", "traffic"
+MEMORY, REFUSAL = "largest tensor", "refuses what cannot be shared"
 _EPS = EPS[torch.float64]
 
 
@@ -38,10 +40,16 @@ def _values(seen: Seen) -> Verdict:
         found = gap(name, got.double(), want, 0.0, _EPS)
         if worst is None or not found.difference <= worst[0].difference:
             worst = (found, got, want)
+    changed = sorted({name for names in seen.changed for name in names})
+    if changed and worst[0].ok:
+        told = f"{seen.case.label}\nright, but {' and '.join(changed)} was changed in place"
+        return Verdict(VALUES, FAILED, told)
     return _verdict(VALUES, *worst, seen.case.label)
 
 
 def _gradients(seen: Seen) -> Verdict:
+    if not seen.same_shapes:  # there was nothing to go backward from
+        return Verdict(GRADIENTS, NOT_REACHED)
     scale = max(g.abs().max().item() for grads in seen.case.grads for g in grads.values())
     worst = None
     for rank, grads in enumerate(seen.case.grads):
@@ -104,8 +112,16 @@ def _memory(seen: Seen) -> Verdict:
     return Verdict(MEMORY, PASSED if got < limit else FAILED, told)
 
 
+def _refusal(seen: Seen) -> Verdict:
+    asked = ", ".join(f"{k} = {v}" for k, v in seen.case.refused.items() if k != "w")
+    if seen.refusal.startswith("ValueError"):
+        return Verdict(REFUSAL, PASSED, asked)
+    return Verdict(REFUSAL, FAILED, f"{asked}: expected ValueError, got: {seen.refusal}")
+
+
 _PROPERTIES: dict[str, Callable[[Seen], Verdict]] = {
     VALUES: _values, GRADIENTS: _gradients, TRAFFIC: _traffic, MEMORY: _memory,
+    REFUSAL: _refusal,
 }  # fmt: skip
 
 
@@ -117,18 +133,12 @@ def judge_on_ranks(name: str, properties: tuple[str, ...]) -> Callable[..., list
         for case in cases(name, seed):
             try:
                 seen = trial.run(function, case)
-            except RunFailed as failed:
-                return [
-                    Verdict(properties[0], FAILED, f"{case.label}\n{failed}"),
-                    *(Verdict(rest, NOT_REACHED) for rest in properties[1:]),
-                ]
+            except ranks.RunFailed as failed:
+                return _failed(properties, f"{case.label}\n{failed}", explain(str(failed)))
             except ValueError as refused:  # it cannot be sent to a rank
-                return [
-                    Verdict(properties[0], FAILED, str(refused)),
-                    *(Verdict(rest, NOT_REACHED) for rest in properties[1:]),
-                ]
-            now = [_PROPERTIES[name](seen) for name in properties]
-            if any(verdict.state == FAILED for verdict in now) or any(seen.changed):
+                return _failed(properties, str(refused))
+            now = [_PROPERTIES[property](seen) for property in properties]
+            if any(verdict.state == FAILED for verdict in now):
                 now = _explained(now, diagnose(name, seen))
             for verdict in now:
                 if verdict.name not in told or told[verdict.name].state == PASSED:
@@ -138,32 +148,44 @@ def judge_on_ranks(name: str, properties: tuple[str, ...]) -> Callable[..., list
     return judge
 
 
+def _failed(properties: tuple[str, ...], why: str, hint: str = "") -> list[Verdict]:
+    """The answer could not be run to its end: nothing but the first property was reached."""
+    rest = [Verdict(name, NOT_REACHED) for name in properties[1:]]
+    return [Verdict(properties[0], FAILED, why, hint), *rest]
+
+
 def _explained(verdicts: list[Verdict], hints: list[str]) -> list[Verdict]:
-    """Give the hints to the first property that failed; a changed input fails the values."""
-    failed = [v.name for v in verdicts if v.state == FAILED] or [VALUES]
-    state = {v.name: v.state for v in verdicts}
-    state[failed[0]] = FAILED
+    """Give the hints to the first property that failed."""
+    first = next(verdict for verdict in verdicts if verdict.state == FAILED)
     text = "; also: ".join(hints)
-    return [
-        Verdict(v.name, state[v.name], v.detail, text if v.name == failed[0] else "")
-        for v in verdicts
-    ]
+    return [replace(v, hint=text) if v is first else v for v in verdicts]
+
+
+def formula_on_rank(function: Callable, asked: list[tuple[int, int]]) -> list[float]:
+    """On a rank: the formula at each point. Raises TypeError for what is not a number."""
+    got = [function(*point) for point in asked]
+    for point, value in zip(asked, got, strict=True):
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise TypeError(f"for {point} the function returned {value!r}, not a number")
+    return got
 
 
 def _judge_allreduce_bytes(function: Callable | Source, seed: int) -> list[Verdict]:
-    """A formula: no ranks needed. Its own process is not either: it is practice, not graded."""
+    """A formula runs on one rank: a process of its own, with a limit and the learner's own line."""
     draw = random.Random(seed)
-    if isinstance(function, Source):
-        return [Verdict("values", NOT_REACHED, "a formula is checked in its notebook")]
-    for payload, ranks in [(4096, 1), (4096, 2), (draw.randrange(1, 10**6) * 8, 4), (960, 3)]:
-        want, got = formulas.ring_all_reduce_bytes(payload, ranks), None
-        try:
-            got = function(payload, ranks)
-            right = abs(got - want) <= 1e-9 * max(want, 1)
-        except Exception as error:
-            got, right = f"{type(error).__name__}: {error}", False
-        if not right:
-            told = f"payload {payload:,} bytes, {ranks} ranks: got {got}, expected {want:,.0f}"
+    asked = [(4096, 1), (4096, 2), (960, 3), (draw.randrange(1, 10**6) * 8, 4)]
+    try:
+        got = ranks.launch(
+            formula_on_rank, 1, args=(function, asked), limit=trial.LIMIT, status=False
+        ).values[0]
+    except ranks.RunFailed as failed:
+        return _failed(("values",), str(failed), explain(str(failed)))
+    except ValueError as refused:
+        return _failed(("values",), str(refused))
+    for (payload, size), value in zip(asked, got, strict=True):
+        want = formulas.ring_all_reduce_bytes(payload, size)
+        if not abs(value - want) <= 1e-9 * max(want, 1):
+            told = f"payload {payload:,} bytes, {size} ranks: got {value:,}, expected {want:,.0f}"
             return [Verdict("values", FAILED, told)]
     return [Verdict("values", PASSED)]
 
@@ -212,7 +234,9 @@ _ALL = (
     ),
     _graded(
         "cut_fused", "Cut [gate | up] and [Q | K | V] so that each rank gets some of each.", 2, 10,
-        ("Cut the matrix into its parts first.", "Then give each rank its share of every part."),
+        ("Cut the matrix into its parts first.", "Then give each rank its share of every part.",
+         "Each part must divide by itself; `...` in an index lets a bias pass as well."),
+        REFUSAL,
     ),
     _graded(
         "attention_heads", "Attention over this rank's heads, grouped queries included.", 4, 30,

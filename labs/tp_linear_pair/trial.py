@@ -17,6 +17,8 @@ from labs.ranks.ledger import Ledger
 from labs.ranks.ship import Source
 
 SECTION = "trial"
+LIMIT = 20.0
+"""Seconds a launch may take: a cell ends within 30 s, whatever the answer does."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Case:
     groups: dict[str, list[list[int]]] = field(default_factory=dict)  # argument -> its groups
     axis: str = "world"  # the name that these groups get in the ledger
     largest_bytes: int | None = None  # no allocation may be as large
+    refused: dict[str, object] = field(default_factory=dict)  # inputs that must raise ValueError
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ class Seen:
     out: list[torch.Tensor]
     grads: list[dict[str, torch.Tensor | None]]
     changed: list[list[str]]  # inputs that were written to
+    refusal: str  # what rank 0 made of `case.refused`: "ValueError: ...", "accepted"
     ledger: Ledger
     largest_bytes: list[int]
 
@@ -71,6 +75,12 @@ class Seen:
             if row.op != "barrier"
         ]
 
+    @property
+    def same_shapes(self) -> bool:
+        """Whether every rank's output has the shape that was asked for."""
+        pairs = zip(self.out, self.case.out, strict=True)
+        return all(got.shape == want.shape for got, want in pairs)
+
     def sent(self, op: str | None = None, phase: str | None = None) -> int:
         """Number of such calls on rank 0."""
         return self.ledger.count(section=SECTION, rank=0, op=op, phase=phase)
@@ -82,8 +92,13 @@ def on_rank(
     cotangents: list[torch.Tensor],
     groups: dict[str, list[list[int]]],
     axis: str,
+    refused: dict,
 ) -> dict:
-    """On a rank: run `function` forward and backward; report output, gradients, changed inputs."""
+    """On a rank: run `function` forward and backward; report output, gradients, changed inputs.
+
+    Every input feeds something else as well, whose gradient of ones is taken off at the end: in a
+    model a residual stream goes past each layer. A hook on the input itself would see both.
+    """
     rank = dist.get_rank()
     given = dict(inputs[rank])
     for name, members in groups.items():
@@ -101,12 +116,40 @@ def on_rank(
         out = function(*given.values())
         if not isinstance(out, torch.Tensor):
             raise TypeError(f"the function returned {type(out).__name__}, not a tensor")
-        if out.requires_grad and out.shape == cotangent.shape:
-            out.backward(cotangent.to(out.dtype))
+        reached = _reached(out)
+        if reached and out.shape == cotangent.shape:
+            ones = [torch.ones_like(leaf) for leaf in leaves.values()]
+            torch.autograd.backward([out, *leaves.values()], [cotangent.to(out.dtype), *ones])
+    grads = {name: leaf.grad - 1 if id(leaf) in reached and leaf.grad is not None else None
+             for name, leaf in leaves.items()}  # fmt: skip
     changed = [name for name, was in before.items() if not torch.equal(was, given[name].detach())]
     if not torch.equal(cotangent, untouched):
         changed.append("the incoming gradient")
-    return dict(out=out, grads={name: leaf.grad for name, leaf in leaves.items()}, changed=changed)
+    refusal = _refusal(function, refused) if refused else ""
+    return dict(out=out, grads=grads, changed=changed, refusal=refusal)
+
+
+def _reached(out: torch.Tensor) -> set[int]:
+    """ids of the leaves that `out` depends on, as far as autograd knows."""
+    if out.requires_grad and out.grad_fn is None:  # an input itself
+        return {id(out)}
+    found, seen, todo = set(), set(), [out.grad_fn]
+    while todo:
+        node = todo.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        found.add(id(getattr(node, "variable", None)))
+        todo += [before for before, _ in node.next_functions]
+    return found if out.requires_grad else set()
+
+
+def _refusal(function: Callable, refused: dict) -> str:
+    try:
+        function(*refused.values())
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "accepted"
 
 
 def run(function: Callable | Source, case: Case) -> Seen:
@@ -114,8 +157,8 @@ def run(function: Callable | Source, case: Case) -> Seen:
     done = ranks.launch(
         on_rank,
         case.ranks,
-        args=(function, case.inputs, case.cotangent, case.groups, case.axis),
-        limit=20,
+        args=(function, case.inputs, case.cotangent, case.groups, case.axis, case.refused),
+        limit=LIMIT,
         status=False,
     )
     largest = {m["rank"]: m["largest_bytes"] for m in done.memory if m["name"] == SECTION}
@@ -124,6 +167,7 @@ def run(function: Callable | Source, case: Case) -> Seen:
         [value["out"] for value in done.values],
         [value["grads"] for value in done.values],
         [value["changed"] for value in done.values],
+        done.values[0]["refusal"],
         done.ledger,
         [largest[rank] for rank in range(case.ranks)],
     )

@@ -1,0 +1,62 @@
+"""The topics of the course, in its order: what each is called and where its parts lie.
+
+One list for everything that goes through all topics: the exercises, the command line, the tour.
+Light: importing this imports no lab.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from dataclasses import dataclass
+from types import ModuleType
+
+
+@dataclass(frozen=True)
+class Topic:
+    """One notebook with its lab, exercises and answers."""
+
+    name: str
+    title: str
+    notebook: str  # from the root of the course
+    ranks: int  # how many its lab starts when nobody asks for another number
+
+    @property
+    def module(self) -> str:
+        """The lab's importable name; it has `run(ranks=..., ...) -> labs.result.Result`."""
+        return f"labs.{self.name}"
+
+    def lab(self) -> ModuleType:
+        """The lab's module, imported now."""
+        return importlib.import_module(self.module)
+
+    def exercises(self) -> dict[str, object]:
+        """Its exercises (labs.exercise.Exercise) by name, imported now."""
+        return importlib.import_module(f"{self.module}.exercises").EXERCISES
+
+
+_ALL = (
+    Topic(
+        "tp_linear_pair",
+        "Tensor parallelism: a column-parallel and a row-parallel layer",
+        "notebooks/01_tp_linear_pair.ipynb",
+        4,
+    ),
+)
+TOPICS: dict[str, Topic] = {topic.name: topic for topic in _ALL}
+
+
+def find(name: str) -> Topic:
+    """The topic of that name. Raises ValueError, with the names that are near."""
+    if name in TOPICS:
+        return TOPICS[name]
+    raise ValueError(f"there is no topic {name!r}; {nearest(name, TOPICS)}")
+
+
+def nearest(name: str, known: dict[str, object]) -> str:
+    """The names that were probably meant, to end a sentence with; all where none is near."""
+    close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    close += [k for k in known if k not in close and len(name) > 1 and (name in k or k in name)]
+    if close:
+        return f"did you mean {' or '.join(close[:3])}?"
+    return f"there {'is' if len(known) == 1 else 'are'} {', '.join(known)}"
