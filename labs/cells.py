@@ -91,7 +91,7 @@ class Definitions:
 
 
 def read(path: str | Path) -> Definitions:
-    """Read a .ipynb or .py file. Raises ValueError, in a sentence, when it cannot be read at all."""
+    """Read a .ipynb or .py file. Raises ValueError, in a sentence, when it cannot be read."""
     path = Path(path)
     if path.suffix not in (".ipynb", ".py"):
         raise ValueError(f"{path.name} is neither a notebook (.ipynb) nor a Python file (.py)")
@@ -141,7 +141,7 @@ def _notebook_cells(name: str, text: str) -> list[tuple[str, str]]:
 
 
 def _python(text: str) -> str:
-    """The cell without magics and shell lines, line for line. Raises SyntaxError of what is left."""
+    """The cell without magics and shell lines, line for line. Raises SyntaxError of the rest."""
     first = text.lstrip().split(None, 1)[:1]
     if first and first[0].startswith("%%"):
         if first[0] not in _PYTHON_MAGICS:

@@ -180,11 +180,11 @@ def supervisor(mode: str) -> Supervised:
         return found
 
 
-def warm_up() -> None:
-    """Begin to start the warm supervisor, without waiting for it."""
+def warm_up(mode: str | None = None) -> None:
+    """Begin to start the supervisor for `mode` (None: the default), without waiting for it."""
     from labs.ranks.launch import default_mode
 
-    supervisor(default_mode()[0])
+    supervisor(mode or default_mode()[0])
 
 
 @atexit.register
