@@ -64,8 +64,8 @@ class Definitions:
                     todo += sorted(_names_used(node))
                     if not _is_sent(node):
                         self._note(
-                            f"{asked}, which {name} uses, is made in {self.cells[index].label} by a "
-                            "statement that is not sent to the ranks: definitions, imports and "
+                            f"{asked}, which {name} uses, is made in {self.cells[index].label} by "
+                            "a statement that is not sent to the ranks: definitions, imports and "
                             "constants are"
                         )
         return Source(
@@ -74,7 +74,7 @@ class Definitions:
         )
 
     def _bindings(self, name: str) -> list[tuple[int, ast.stmt]]:
-        """(cell, statement) that binds a name last; of imports all, for `import a.b` adds to `a`."""
+        """(cell, statement) that binds a name last; of imports all: `import a.b` adds to `a`."""
         found = [
             (index, node)
             for index, cell in enumerate(self.cells)

@@ -127,6 +127,8 @@ class Supervised:
         self._line.close()
         if self.owner != os.getpid():
             return
+        if not self._ready:  # nothing was ever asked of it, so nothing is below it
+            self.process.kill()
         try:
             self.process.wait(2)
         except subprocess.TimeoutExpired:
@@ -192,5 +194,3 @@ def _close_all() -> None:
     for found in _running.values():
         if found.owner == os.getpid():
             found.close()
-
-

@@ -1,0 +1,80 @@
+"""The command line `labs`: list, run, check, doctor, tour.
+
+    labs run tp_linear_pair --ranks 4        real ranks, measured beside formula
+    labs check tp_linear_pair --from mine.ipynb
+
+Exit codes: 0 all well, 1 a check is not ok or a run failed, 2 what was asked for cannot be.
+Light to import: a command imports what it needs when it is called.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Labs on model parallelism, run on real torchrun ranks of this machine."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal that knows no ✓ shows something else for it
+            stream.reconfigure(errors="replace")
+
+
+@main.command("list")
+def list_command() -> None:
+    """Topics and their exercises: kind, difficulty, minutes."""
+    from labs.cli.listing import show
+
+    click.echo(show())
+
+
+@main.command("run")
+@click.argument("topic")
+@click.option("--ranks", type=int, default=None, help="How many; the topic knows a default.")
+@click.option("--cold", is_flag=True, help="Start with the plain torchrun command.")
+@click.option(
+    "--json", "json_file", metavar="FILE", help="Write the run as JSON; - prints only it."
+)
+@click.option("--trace", metavar="FILE", help="Write the timeline as a Chrome / Perfetto trace.")
+def run_command(
+    topic: str, ranks: int | None, cold: bool, json_file: str | None, trace: str | None
+) -> None:
+    """Run a lab and print each measurement beside its formula."""
+    from labs.cli.run import run
+
+    sys.exit(run(topic, ranks, cold, json_file, trace))
+
+
+@main.command("check")
+@click.argument("what", metavar="TOPIC[:EXERCISE]")
+@click.option(
+    "--from",
+    "file",
+    metavar="FILE",
+    help="A notebook or Python file with your answers; without it the course's are checked.",
+)
+def check_command(what: str, file: str | None) -> None:
+    """Check answers on real ranks: values, gradients, traffic."""
+    from labs.cli.check import check
+
+    sys.exit(check(what, file))
+
+
+@main.command("doctor")
+@click.option("--json", "as_json", is_flag=True, help="The findings as JSON.")
+def doctor_command(as_json: bool) -> None:
+    """What this machine offers, and what is missing."""
+    from labs.cli.doctor import doctor
+
+    sys.exit(doctor(as_json))
+
+
+@main.command("tour")
+@click.option("--cold", is_flag=True, help="Start with the plain torchrun command.")
+def tour_command(cold: bool) -> None:
+    """Run every lab there is, one after the other."""
+    from labs.cli.tour import tour
+
+    sys.exit(tour(cold))

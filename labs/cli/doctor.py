@@ -1,0 +1,185 @@
+"""`labs doctor`: what this machine offers to the labs, one finding a line.
+
+Nothing here names a user, a host or a path. What a lab cannot do without is `needed`; the rest is
+told because a lab chooses by it (GPUs, fork) or skips something without it (namespaces, a browser).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+
+import click
+import psutil
+
+from labs import topics
+from labs.ranks import default_mode, devices, environment, output
+from labs.ranks.supervisor import free_port
+
+SCHEMA = "model-parallelism-labs/doctor/1"
+_GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at. ok None: neither good nor bad."""
+
+    name: str
+    told: str
+    ok: bool | None = None
+    needed: bool = False
+    numbers: dict[str, object] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        mark = {True: "ok  ", False: "FAIL" if self.needed else "no  ", None: "    "}[self.ok]
+        return f"{mark} {self.name:<19} {self.told}"
+
+
+def doctor(as_json: bool) -> int:
+    """Print all findings. Returns 1 when something is missing that every lab needs, else 0."""
+    found = [_safely(look) for look in _LOOKS]
+    well = not any(f.needed and f.ok is False for f in found)
+    if as_json:
+        told = dict(schema=SCHEMA, ok=well, findings=[asdict(f) for f in found])
+        text = json.dumps(told, indent=1, ensure_ascii=False) + "\n"
+        click.get_binary_stream("stdout").write(text.encode())
+    else:
+        click.echo("\n".join(map(str, found)))
+        click.echo("the labs can run here" if well else "a lab cannot run here; see FAIL above")
+    return 0 if well else 1
+
+
+def _safely(look: Callable[[], Finding]) -> Finding:
+    """A look that fails is a finding too."""
+    try:
+        found = look()
+    except Exception as error:
+        name = look.__name__.strip("_").replace("_", " ")
+        found = Finding(name, f"{type(error).__name__}: {error}", False, needed=True)
+    return Finding(found.name, output.clean(found.told), found.ok, found.needed, found.numbers)
+
+
+def _python() -> Finding:
+    version = platform.python_version()
+    told = f"{version} on {platform.system()} {platform.machine()}"
+    return Finding("Python", told, sys.version_info >= (3, 11), True, {"version": version})
+
+
+def _torch() -> Finding:
+    import torch
+    import torch.distributed as dist
+
+    version, gloo = str(torch.__version__), dist.is_available() and dist.is_gloo_available()
+    told = version + (", with gloo" if gloo else ", without gloo, which ranks on CPUs need")
+    return Finding("torch", told, gloo, True, {"version": version})
+
+
+def _gpus() -> Finding:
+    import torch
+
+    count = devices.visible_gpus()
+    names = sorted({torch.cuda.get_device_name(i) for i in range(count)})
+    told = f"{count} visible" + (f" ({', '.join(names)})" if names else "; ranks run on the CPU")
+    return Finding("GPUs", told, numbers={"count": count, "names": names})
+
+
+def _cores() -> Finding:
+    mine, all_there = devices.cores(), os.cpu_count() or 1
+    share = _cpu_quota()
+    told = f"{mine} of {all_there} may be used" if mine != all_there else f"{mine}"
+    if share is not None and share < mine:
+        told += f", but the container gives the time of {share:g}"
+    return Finding("cores", told, numbers={"usable": mine, "machine": all_there, "quota": share})
+
+
+def _cpu_quota() -> float | None:
+    """Cores' worth of time that the container grants; None: no limit, or none that is known."""
+    try:
+        with open("/sys/fs/cgroup/cpu.max") as file:
+            quota, period = file.read().split()
+        return int(quota) / int(period)
+    except (OSError, ValueError):
+        return None
+
+
+def _memory() -> Finding:
+    free, whole = devices.available_bytes(), psutil.virtual_memory().total
+    told = f"{free / _GIB:.1f} GiB free of {whole / _GIB:.1f}"
+    return Finding("memory", told, numbers={"available_bytes": free, "total_bytes": whole})
+
+
+def _largest_lab() -> Finding:
+    largest = max(topics.TOPICS.values(), key=lambda topic: topic.ranks)
+    need = largest.ranks * devices.RANK_BYTES
+    fits, why = devices.most_ranks()
+    told = (
+        f"{largest.name}: {largest.ranks} ranks, at most {need / _GIB:.1f} GiB; "
+        f"{fits} ranks fit here ({why})"
+    )
+    numbers = {"ranks": largest.ranks, "bytes": need, "ranks_that_fit": fits}
+    return Finding("largest lab", told, fits >= largest.ranks, True, numbers)
+
+
+def _mode() -> Finding:
+    mode, why = default_mode()
+    told = (
+        "ranks are forked from a warm process" if mode == "warm" else "each run is a new torchrun"
+    )
+    return Finding("mode", f"{mode}: {why}; {told}", numbers={"mode": mode, "why": why})
+
+
+def _loopback() -> Finding:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        with socket.create_connection(server.getsockname(), timeout=5) as line:
+            there, _ = server.accept()
+            with there:
+                line.sendall(b"x")
+                there.settimeout(5)
+                heard = there.recv(1) == b"x"
+    told = f"{environment.loopback()}, 127.0.0.1 " + ("answers" if heard else "does not answer")
+    return Finding("loopback", told, heard, True)
+
+
+def _ports() -> Finding:
+    free_port()
+    return Finding("ports", "a free one is taken for each run, between 20000 and 32000", True, True)
+
+
+def _shared_memory() -> Finding:
+    try:
+        room = shutil.disk_usage("/dev/shm").free
+    except OSError:
+        return Finding("shared memory", "none; gloo needs none, NCCL does", False)
+    told = f"{room / _GIB:.1f} GiB free; gloo needs none, NCCL does"
+    return Finding("shared memory", told, numbers={"free_bytes": room})
+
+
+def _namespaces() -> Finding:
+    command = ["unshare", "--user", "--map-root-user", "--net", "true"]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=10)
+        allowed = done.returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        allowed = False
+    told = "allowed" if allowed else "not allowed; tests of bytes on the wire are skipped"
+    return Finding("network namespaces", told, allowed)
+
+
+def _browser() -> Finding:
+    known = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    found = any(shutil.which(name) for name in known)
+    told = "Chromium is there" if found else "no Chromium; tests in a browser are skipped"
+    return Finding("browser", told, found)
+
+
+_LOOKS = (
+    _python, _torch, _gpus, _cores, _memory, _largest_lab, _mode, _loopback, _ports,
+    _shared_memory, _namespaces, _browser,
+)  # fmt: skip
