@@ -28,11 +28,18 @@ class Check:
     source: str
     ok: bool
 
-    def __str__(self) -> str:
-        mark = "ok  " if self.ok else "FAIL"
+    @property
+    def shown(self) -> tuple[str, str]:
+        """Measurement and target as text: differences as powers of ten, counts in full."""
         target = self.expected if self.bound is None else self.bound
+        if isinstance(target, float) and target < 1 and isinstance(self.measured, float):
+            return f"{self.measured:.1e}", f"{target:.1e}"
+        return _number(self.measured), _number(target)
+
+    def __str__(self) -> str:
+        measured, target = self.shown
         return (
-            f"{mark} {self.name}: {_number(self.measured)} {self.relation} {_number(target)}"
+            f"{'ok  ' if self.ok else 'FAIL'} {self.name}: {measured} {self.relation} {target}"
             f"{' ' + self.unit if self.unit else ''}   [{self.source}]"
         )
 
@@ -96,8 +103,8 @@ class Result:
         held = sum(check.ok for check in self.checks)
         rows = "".join(
             f"<tr><td>{'✓' if c.ok else '✗ fails'}</td><td style='text-align:left'>"
-            f"{escape(c.name)}</td><td>{_number(c.measured)}</td><td>{escape(c.relation)}</td>"
-            f"<td>{_number(c.expected if c.bound is None else c.bound)}</td>"
+            f"{escape(c.name)}</td><td>{escape(c.shown[0])}</td><td>{escape(c.relation)}</td>"
+            f"<td>{escape(c.shown[1])}</td>"
             f"<td style='text-align:left'>{escape(c.unit)}</td>"
             f"<td style='text-align:left'>{escape(c.source)}</td></tr>"
             for c in self.checks

@@ -12,6 +12,7 @@ import inspect
 import io
 import linecache
 import pickle
+import symtable
 import sys
 import types
 from collections.abc import Callable
@@ -69,9 +70,9 @@ class _Gatherer:
         node = _definition(ast.parse(text), name, known_as)
         if node is None:
             raise ValueError(f"the definition of {name} was not found in its cell; run it again")
-        for inner in ast.walk(node):  # what it uses is defined before it
-            if isinstance(inner, ast.Name) and inner.id in scope:
-                self.need(inner.id, scope[inner.id], scope)
+        for used in sorted(uses(node)):  # what it uses is defined before it
+            if used in scope:
+                self.need(used, scope[used], scope)
         _, names, aliases = self.cells.setdefault(file, (Cell(_label(file), text), set(), set()))
         if name in defines(node):
             names.add(name)
@@ -180,6 +181,21 @@ def _definition(tree: ast.Module, *names: str) -> ast.stmt | None:
     return None
 
 
+def uses(node: ast.stmt) -> set[str]:
+    """Names that a definition looks up outside itself; its own local names are not among them."""
+
+    def looked_up(table: symtable.SymbolTable) -> set[str]:
+        outer = table.get_type() == "module"
+        found = {
+            symbol.get_name()
+            for symbol in table.get_symbols()
+            if symbol.is_referenced() and (outer or symbol.is_global())
+        }
+        return found.union(*map(looked_up, table.get_children()))
+
+    return looked_up(symtable.symtable(ast.unparse(node), "<cell>", "exec"))
+
+
 def defines(node: ast.stmt) -> set[str]:
     """The names that a top-level statement defines."""
     """Names that a top-level statement defines: a function, a class, an assigned name."""
@@ -237,7 +253,9 @@ def write(job: dict, function: Callable, args: tuple, kwargs: dict, folder: Path
             (folder / file).write_text(cell.text, encoding="utf-8")
     told = [
         dict(
-            name=s.name, values=s.values, late=s.late,
+            name=s.name,
+            values=s.values,
+            late=s.late,
             cells=[(c.names, c.aliases) for c in s.cells],
         )  # fmt: skip
         for s in sources
