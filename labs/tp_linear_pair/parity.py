@@ -40,7 +40,10 @@ def parity(jobs: list[Job], wholes: list[one_device.Weights], run: Run, each: bo
     if not held:
         return []
     eps = f"one device, ε = {_eps(held[0].job):.0e}"
-    rows = [(c.job.section, [c]) for c in held] if each else [(f"all {len(held)} parts", held)]
+    if each or len(held) == 1:
+        rows = [(c.job.section, [c]) for c in held]
+    else:
+        rows = [(f"all {len(held)} parts", held)]
     found = []
     for name, group in rows:
         out = max((c.output for c in group), key=_over)
