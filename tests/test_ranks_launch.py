@@ -59,9 +59,12 @@ def test_cold_gives_what_warm_gives(monkeypatch):
     ]
 
 
-def test_mode_is_one_of_two(monkeypatch):
+def test_mode_and_limit_are_checked_first(monkeypatch):
     with pytest.raises(ValueError, match="'warm' or 'cold', got 'hot'"):
         run(on_ranks.total, mode="hot")
+    for limit in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="limit must be a number of seconds above 0"):
+            run(on_ranks.total, limit=limit)
     monkeypatch.setenv("LABS_MODE", "cold")
     assert launching.default_mode() == ("cold", "LABS_MODE=cold")
 

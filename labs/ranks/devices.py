@@ -4,8 +4,6 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 _CGROUP = Path("/sys/fs/cgroup")
 # A warm rank of a small lab takes about 60 MB of its own, a cold one about 250.
 RANK_BYTES = 250 * 2**20
@@ -39,6 +37,8 @@ def cores() -> int:
 
 def available_bytes() -> int:
     """Memory a new run may take: the machine's, or what the container's limit leaves of it."""
+    import psutil  # late: every rank imports this file, and none asks this
+
     free = psutil.virtual_memory().available
     try:
         limit, now = (int((_CGROUP / f"memory.{name}").read_text()) for name in ("max", "current"))

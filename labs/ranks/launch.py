@@ -60,6 +60,8 @@ def launch(
     mode = mode or default_mode()[0]
     if mode not in ("warm", "cold"):
         raise ValueError(f"mode must be 'warm' or 'cold', got {mode!r}")
+    if not 0 < limit < 1e6:
+        raise ValueError(f"limit must be a number of seconds above 0 and below 1e6, got {limit!r}")
     folder = Path(tempfile.mkdtemp(prefix="labs-"))
     line = Status(str(placement), quiet=not status)
     try:
