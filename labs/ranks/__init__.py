@@ -19,14 +19,14 @@ import torch at the same time. This package knows no topic of the course.
 from labs.ranks.devices import place
 from labs.ranks.launch import default_mode, launch
 from labs.ranks.ledger import Ledger, Row
-from labs.ranks.on_rank import allocations, keep, name_axis, phase, say, section, step
+from labs.ranks.on_rank import allocations, device, keep, name_axis, phase, say, section, step
 from labs.ranks.plain import torchrun
 from labs.ranks.run import Run, RunFailed
 from labs.ranks.ship import Cell, Source
 from labs.ranks.supervised import warm_up
 
 __all__ = [
-    "Cell", "Ledger", "Row", "Run", "RunFailed", "Source", "allocations", "default_mode", "keep",
+    "Cell", "Ledger", "Row", "Run", "RunFailed", "Source", "allocations", "default_mode", "device", "keep",
     "launch", "name_axis", "phase", "place", "say", "section", "step", "torchrun",
     "warm_up",
 ]  # fmt: skip

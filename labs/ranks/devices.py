@@ -67,8 +67,11 @@ def most_ranks() -> tuple[int, str]:
     return by_cores, f"{cores()} cores, at most {RANKS_PER_CORE} ranks on each"
 
 
-def place(ranks: int) -> Placement:
+def place(ranks: int, largest: int = 0) -> Placement:
     """Backend and device for `ranks` ranks on this machine.
+
+    largest: of several worlds that are held against each other, the largest: the device that fits
+    it is taken for all of them.
 
     Raises ValueError, with the numbers, when `ranks` is no positive whole number or more than fit.
     """
@@ -77,7 +80,7 @@ def place(ranks: int) -> Placement:
     if ranks < 1:
         raise ValueError(f"{ranks} ranks asked for; a run needs at least 1")
     gpus = visible_gpus()
-    if gpus >= ranks:
+    if gpus >= max(ranks, largest):
         plural = "GPU is" if gpus == 1 else "GPUs are"
         threads = max(1, cores() // ranks)
         return Placement(ranks, "nccl", "cuda", f"{gpus} {plural} visible", threads)

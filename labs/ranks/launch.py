@@ -46,17 +46,18 @@ def launch(
     mode: str | None = None,
     env: Mapping[str, str] | None = None,
     status: bool = True,
+    largest: int = 0,
 ) -> Run:
     """Run `function(*args, **kwargs)` on `ranks` real torchrun ranks and return what they report.
 
     function, and functions among the arguments: of an importable module, or of the notebook.
     limit: seconds until the run is ended. mode: "warm", "cold" or None (the default of this
-    machine). env: variables of this launch alone.
+    machine). env: variables of this launch alone. largest: see `devices.place`.
 
     Raises ValueError before anything starts when `ranks` cannot be; RunFailed, which holds what
     the ranks had reported, when a rank fails, is killed, or the limit is reached.
     """
-    placement = devices.place(ranks)
+    placement = devices.place(ranks, largest)
     mode = mode or default_mode()[0]
     if mode not in ("warm", "cold"):
         raise ValueError(f"mode must be 'warm' or 'cold', got {mode!r}")

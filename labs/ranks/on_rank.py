@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from labs.ranks.allocations import Allocations, trace_allocations
 
 if TYPE_CHECKING:  # torch is not needed to import this file: see labs/ranks/__init__.py
-    import torch.distributed as dist
+    import torch
+import torch.distributed as dist
 
     from labs.ranks.book import Book
 
@@ -73,6 +74,13 @@ def allocations(name: str) -> Iterator[Allocations]:
             dict(rank=here.rank, name=name, peak_bytes=seen.peak_bytes,
                  largest_bytes=seen.largest_bytes)
         )  # fmt: skip
+
+
+def device() -> torch.device:
+    """Where this rank computes: its GPU under nccl, else the CPU."""
+    if here is None or here.device == "cpu":
+        return torch.device("cpu")
+    return torch.device("cuda", torch.cuda.current_device())
 
 
 def keep(name: str, value: object) -> None:

@@ -147,7 +147,9 @@ def _one_world(
 ) -> None:  # fmt: skip
     """Run every job on `n` ranks, hold it against one device, add the checks."""
     jobs, wholes = make_jobs(n, main, shape, sections, seed, dtype)
-    run = ranks.launch(on_rank, n, args=(parts, jobs), mode=mode, status=status)
+    run = ranks.launch(
+        on_rank, n, args=(parts, jobs), mode=mode, status=status, largest=result.params["ranks"]
+    )
     result.checks += parity(jobs, wholes, run, each=main)
     result.checks += accounts(jobs, run, main)
     result.values.setdefault("traffic", []).extend(traffic_points(jobs, run))

@@ -154,13 +154,15 @@ def on_rank(parts: Parts, jobs: list[Job]) -> dict[str, dict[str, object]]:
 
 def _execute(job: Job, parts: Parts, copies: Copies, rank: int) -> dict[str, object]:
     experiment = EXPERIMENTS[job.experiment]
-    x = job.x.clone()
+    here = ranks.device()
+    x = job.x.to(here, copy=True)
     if not experiment.tokens:
         x.requires_grad_()
-    shard = one_device.with_gradients(job.shards[rank])
-    cotangent = job.cotangent / job.cotangent.numel()  # as from a mean over all elements
+    mine = {name: weight.to(here) for name, weight in job.shards[rank].items()}
+    shard = one_device.with_gradients(mine)
+    cotangent = (job.cotangent / job.cotangent.numel()).to(here)  # as from a mean over all elements
     if job.way == "by torch":
-        return _by_torch(job, x, cotangent)
+        return _by_torch(job, mine, x, cotangent)
 
     def work() -> torch.Tensor:
         if job.way in ROW_FIRST:
@@ -175,15 +177,15 @@ def _execute(job: Job, parts: Parts, copies: Copies, rank: int) -> dict[str, obj
     grads = one_device.gradients(shard)
     dx = x.grad
     if job.trace:  # once more, so that tracing does not stand in the timeline
-        x.grad, shard = None, one_device.with_gradients(job.shards[rank])
+        x.grad, shard = None, one_device.with_gradients(mine)
         with ranks.section(f"{job.section}, traced"), ranks.allocations(job.section):
             work()
     return dict(out=out, dx=dx, grads=grads)
 
 
-def _by_torch(job: Job, x: torch.Tensor, cotangent: torch.Tensor) -> dict[str, object]:
+def _by_torch(job: Job, whole: Weights, x: torch.Tensor, cotangent: torch.Tensor) -> dict[str, object]:
     """The block by torch's own parallelize_module; every rank holds the whole weights first."""
-    module = torch_native.parallel_block(job.shards[0], job.shape.heads, job.shape.kv_heads)
+    module = torch_native.parallel_block(whole, job.shape.heads, job.shape.kv_heads)
     with ranks.section(job.section, timeline=job.timeline):
         out = module(x)
         out.backward(cotangent)
