@@ -192,6 +192,13 @@ class _VocabParallelLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits_shard: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         width = logits_shard.shape[-1]
+        columns = width * dist.get_world_size()
+        least, most = targets.aminmax()
+        if least < 0 or most >= columns:  # no rank holds it: the loss would be wrong in silence
+            raise ValueError(
+                f"Targets lie between {least} and {most}; the vocabulary has columns 0 to "
+                f"{columns - 1}."
+            )
         largest = logits_shard.amax(dim=-1)  # (B, T); -inf where all columns here are padding
         dist.all_reduce(largest, op=dist.ReduceOp.MAX)
 

@@ -129,20 +129,19 @@ def _largest_lab() -> Finding:
 
 def _mode() -> Finding:
     mode, why = default_mode()
-    told = (
-        "ranks are forked from a warm process" if mode == "warm" else "each run is a new torchrun"
-    )
-    return Finding("mode", f"{mode}: {why}; {told}", numbers={"mode": mode, "why": why})
+    how = {"warm": "ranks are forked from a warm process", "cold": "each run is a new torchrun"}
+    return Finding("mode", f"{mode}: {why}; {how[mode]}", numbers={"mode": mode, "why": why})
 
 
 def _loopback() -> Finding:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        with socket.create_connection(server.getsockname(), timeout=5) as line:
-            there, _ = server.accept()
-            with there:
-                line.sendall(b"x")
-                there.settimeout(5)
-                heard = there.recv(1) == b"x"
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname(), timeout=5) as line,
+        server.accept()[0] as there,
+    ):
+        line.sendall(b"x")
+        there.settimeout(5)
+        heard = there.recv(1) == b"x"
     told = f"{environment.loopback()}, 127.0.0.1 " + ("answers" if heard else "does not answer")
     return Finding("loopback", told, heard, True)
 

@@ -7,6 +7,7 @@ judged is not the output alone: gradients and traffic too, and for the loss the 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -134,7 +135,7 @@ def judge_on_ranks(name: str, properties: tuple[str, ...]) -> Callable[..., list
             try:
                 seen = trial.run(function, case)
             except ranks.RunFailed as failed:
-                return _failed(properties, f"{case.label}\n{failed}", explain(str(failed)))
+                return _failed(properties, f"{case.label}\n{_of(failed)}", explain(str(failed)))
             except ValueError as refused:  # it cannot be sent to a rank
                 return _failed(properties, str(refused))
             now = [_PROPERTIES[property](seen) for property in properties]
@@ -152,6 +153,11 @@ def _failed(properties: tuple[str, ...], why: str, hint: str = "") -> list[Verdi
     """The answer could not be run to its end: nothing but the first property was reached."""
     rest = [Verdict(name, NOT_REACHED) for name in properties[1:]]
     return [Verdict(properties[0], FAILED, why, hint), *rest]
+
+
+def _of(failed: ranks.RunFailed) -> str:
+    """What happened, without the lines of the course's own files that called the answer."""
+    return re.sub(r"\n  labs/.*\n    .*", "", str(failed))
 
 
 def _explained(verdicts: list[Verdict], hints: list[str]) -> list[Verdict]:
@@ -179,7 +185,7 @@ def _judge_allreduce_bytes(function: Callable | Source, seed: int) -> list[Verdi
             formula_on_rank, 1, args=(function, asked), limit=trial.LIMIT, status=False
         ).values[0]
     except ranks.RunFailed as failed:
-        return _failed(("values",), str(failed), explain(str(failed)))
+        return _failed(("values",), _of(failed), explain(str(failed)))
     except ValueError as refused:
         return _failed(("values",), str(refused))
     for (payload, size), value in zip(asked, got, strict=True):

@@ -81,9 +81,9 @@ class Seen:
         pairs = zip(self.out, self.case.out, strict=True)
         return all(got.shape == want.shape for got, want in pairs)
 
-    def sent(self, op: str | None = None, phase: str | None = None) -> int:
+    def sent(self, op: str | None = None, phase: str | None = None, axis: str | None = None) -> int:
         """Number of such calls on rank 0."""
-        return self.ledger.count(section=SECTION, rank=0, op=op, phase=phase)
+        return self.ledger.count(section=SECTION, rank=0, op=op, phase=phase, axis=axis)
 
 
 def on_rank(

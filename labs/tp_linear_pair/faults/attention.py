@@ -17,7 +17,9 @@ class Wrong:
     causal: bool = True
     kv_by_modulo: bool = False  # query head i uses KV head i % kv
     by_groups: bool = False  # columns read as [q k v] a KV head
-    heads: str = "in order"  # or "reversed", "not moved back"
+    swapped: bool = False  # K and V change places
+    scale: str = "hd"  # scores times hd ** -0.5; or "d", "1"
+    heads: str = "in order"  # or "reversed", "not moved back", "not moved"
 
     def part(self, given: dict[str, object]) -> torch.Tensor:
         """This rank's summand of the output, without the bias: (B, T, d)."""
@@ -30,10 +32,16 @@ class Wrong:
             q, k, v = qkv.view(batch, length, kv, -1).split([each * hd, hd, hd], dim=-1)
         else:
             q, k, v = qkv.split([heads * hd, kv * hd, kv * hd], dim=-1)
-        q, k, v = (part.reshape(batch, length, -1, hd).transpose(1, 2) for part in (q, k, v))
+        if self.swapped:
+            k, v = v, k
+        if self.heads == "not moved":
+            q, k, v = (part.reshape(batch, -1, length, hd) for part in (q, k, v))
+        else:
+            q, k, v = (part.reshape(batch, length, -1, hd).transpose(1, 2) for part in (q, k, v))
         index = torch.arange(heads)
         index = index % kv if self.kv_by_modulo else index // each
-        scores = q @ k[:, index].transpose(-1, -2) * hd**-0.5
+        scale = {"hd": hd, "d": x.shape[-1], "1": 1}[self.scale] ** -0.5
+        scores = q @ k[:, index].transpose(-1, -2) * scale
         if self.causal:
             scores = scores.masked_fill(torch.ones(length, length).triu(1).bool(), -torch.inf)
         y = scores.softmax(-1) @ v[:, index]  # (B, heads, T, hd)
@@ -51,6 +59,11 @@ _WRONG = (
     (Wrong(by_groups=True),
      "each part is read from the wrong columns: they lie as [Q | K | V], first the queries of all "
      "heads, then the keys, then the values"),
+    (Wrong(swapped=True), "K and V have changed places: the columns lie as [Q | K | V]"),
+    (Wrong(scale="1"), "the scores are not scaled: they are multiplied by hd ** -0.5"),
+    (Wrong(scale="d"), "the scores are scaled by d: it is the size of one head, hd ** -0.5"),
+    (Wrong(heads="not moved"),
+     "heads and tokens are mixed up on the way in: view as (B, T, heads, hd), then transpose"),
     (Wrong(heads="reversed"), "the heads are put together in the wrong order"),
     (Wrong(heads="not moved back"),
      "heads and tokens are mixed up: move the heads back beside hd, in their order, before the "
@@ -72,6 +85,13 @@ def attention_heads(seen: Seen) -> list[str]:
             "its own heads"
         )
     if values_ok(seen):
+        grads = [grad(seen, r, "x") for r in range(n)]
+        right = case.grads[0]["x"]
+        if None not in grads and not same(grads[0], right) and same(sum(grads), right):
+            found.append(
+                "the gradient of x is one rank's part: f is missing at the entry, where a "
+                "column-parallel layer has it"
+            )
         return found + bias_gradient(seen, "b_o") + _copies(seen)
     for wrong, told in _WRONG:
         out = sum(wrong.part(case.inputs[r]) for r in range(n)) + bias
@@ -85,6 +105,11 @@ def _copies(seen: Seen) -> list[str]:
     case, found = seen.case, []
     if "copies" not in case.groups:
         return found
+    if seen.sent("all_reduce", "backward", "world") > 1:
+        found.append(
+            "the gradients of K and V are summed over the whole world: only the ranks of the group "
+            "`copies` hold the same KV heads"
+        )
     for name, what in (("w_qkv", "weights"), ("b_qkv", "bias")):
         q, kv = _split(case, name)
         for members in case.groups["copies"]:

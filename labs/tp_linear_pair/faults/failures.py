@@ -8,7 +8,11 @@ _KNOWN: tuple[tuple[str, str], ...] = (
     (r"the limit of .* was reached",
      "ranks wait for each other, or one never ends: every rank must make the same calls in the "
      "same order, also where a rank has nothing to add"),
-    (r"returned NoneType, not a tensor", "the function ends without a `return`"),
+    (r"(closed|reset) by peer",
+     "a rank waited for another one that had already left: every rank must make the same calls in "
+     "the same order"),
+    (r"returned None(Type)?, not a", "the function ends without a `return`"),
+    (r"returned (list|tuple), not a tensor", "return the tensor itself"),
     (r"returned an incorrect number of gradients",
      "backward returns one gradient for each argument of forward; None for what is no tensor, like "
      "the group"),
@@ -19,6 +23,12 @@ _KNOWN: tuple[tuple[str, str], ...] = (
      "a collective wants contiguous memory: send `tensor.contiguous()`"),
     (r"autograd function with non-static",
      "forward and backward of a torch.autograd.Function are static methods"),
+    (r"mat1 and mat2 shapes cannot be multiplied",
+     "weights are stored as (in, out), so a layer is x @ w; and each rank has a shard of it"),
+    (r"split_with_sizes|shape '.*' is invalid for input",
+     "q_heads and kv_heads are what THIS rank holds, and hd = w_o.shape[0] // q_heads"),
+    (r"too many indices for tensor of dimension 1",
+     "a bias has one dimension: index the last one, as in w[..., a:b]"),
     (r"NoneType", "something that the function calls returned None: is that function written yet?"),
 )  # fmt: skip
 

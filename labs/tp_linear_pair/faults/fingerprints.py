@@ -35,8 +35,8 @@ def common(seen: Seen) -> list[str]:
     changed = sorted({name for names in seen.changed for name in names})
     if changed:
         found.append(
-            f"{' and '.join(changed)} was changed in place: all_reduce works in place, so sum into "
-            "a copy of what still belongs to somebody else"
+            f"{' and '.join(changed)} was changed in place: work on a copy of what still belongs "
+            "to somebody else (all_reduce works in place)"
         )
     right = seen.case.out[0].dtype
     if other := {out.dtype for out in seen.out} - {right}:
@@ -47,6 +47,8 @@ def common(seen: Seen) -> list[str]:
         found.append(
             "nothing flows back: the result has left the graph. Autograd does not see through "
             "dist.all_reduce; write a torch.autograd.Function"
+            if seen.sent()
+            else "nothing flows back: the result has left the graph, by detach() or .data, say"
         )
     gathers = [op for op in ("all_gather", "all_to_all", "gather") if seen.sent(op)]
     if gathers:
@@ -64,6 +66,11 @@ def bias_gradient(seen: Seen, name: str) -> list[str]:
         return [
             f"the bias gradient is {n} times too small: bias/{n} on each rank gives the right sum "
             "and the wrong gradient. Add the whole bias once, after the all-reduce"
+        ]
+    if every(seen, lambda r: same(grad(seen, r, name), n * right)):
+        return [
+            f"the bias gradient is {n} times too large: every rank sees the gradient of z whole, "
+            "so nothing is to be summed"
         ]
     got = [grad(seen, r, name) for r in range(n)]
     if same(got[0], right) and all(g is None or not g.any() for g in got[1:]):
@@ -83,10 +90,13 @@ def shuffled(seen: Seen) -> list[str]:
     return []
 
 
-def unused(seen: Seen, name: str) -> list[str]:
+def no_gradient(seen: Seen, name: str) -> list[str]:
+    """An input that nothing flows back to, while something flows back to another."""
     grads = [grad(seen, r, name) for r in range(seen.case.ranks)]
     if any(g is not None for grads in seen.grads for g in grads.values()) and all(
         g is None or not g.any() for g in grads
     ):
+        if values_ok(seen):
+            return [f"{name} gets no gradient: on the way the result has left the graph"]
         return [f"{name} gets no gradient: the weights that were handed in are not used"]
     return []

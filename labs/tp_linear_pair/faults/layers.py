@@ -8,9 +8,9 @@ from labs.tp_linear_pair.faults.fingerprints import (
     bias_gradient,
     every,
     grad,
+    no_gradient,
     same,
     shuffled,
-    unused,
     values_ok,
 )
 from labs.tp_linear_pair.trial import Seen
@@ -22,10 +22,17 @@ def copy_to_ranks(seen: Seen) -> list[str]:
         found.append("f must not communicate in the forward pass: x is there already on every rank")
     if every(seen, lambda r: same(grad(seen, r, "x"), case.cotangent[r])):
         found.append(
-            "the backward pass has no all-reduce: each rank leaves with the gradient of its own "
-            "part of the work, not with the sum over the ranks"
+            "backward makes an all-reduce and returns the gradient from before it: the sum is lost"
+            if seen.sent("all_reduce", "backward")
+            else "the backward pass has no all-reduce: each rank leaves with the gradient of its "
+            "own part of the work, not with the sum over the ranks"
         )
     n = len(case.groups["group"][0]) if case.groups else case.ranks
+    if every(seen, lambda r: same(grad(seen, r, "x"), case.grads[r]["x"] + n - 1)):
+        found.append(
+            "a hook on x sees the gradient of everything that x is used for, here of something "
+            "besides this layer: hand on a new tensor, with a backward of its own"
+        )
     if every(seen, lambda r: same(grad(seen, r, "x"), case.grads[r]["x"] / n)):
         found.append(f"gradients are off by a factor 1/{n}: f sums them, it does not average")
     if case.groups and seen.ledger.count(section="trial", axis="world", rank=0):
@@ -41,8 +48,17 @@ def reduce_from_ranks(seen: Seen) -> list[str]:
             f"gradients are too large by a factor {n}: g's backward is the identity. All ranks "
             "compute the same loss; summing its gradient counts it once for each of them"
         )
+    if every(seen, lambda r: same(grad(seen, r, "x"), case.grads[r]["x"] / n)):
+        found.append(
+            f"gradients are off by a factor 1/{n}: each summand enters the sum with factor 1, so "
+            "g's backward is the identity"
+        )
     if every(seen, lambda r: same(seen.out[r], case.inputs[r]["x"])):
         found.append("there is no all-reduce forward: each rank returns its own summand")
+    if every(seen, lambda r: same(seen.out[r], case.out[r] / n)):
+        found.append(f"the output is off by a factor 1/{n}: g sums, it does not average")
+    if seen.sent("reduce"):
+        found.append("reduce leaves the sum on one rank; every rank goes on with it: all-reduce")
     if case.groups and seen.ledger.count(section="trial", axis="world", rank=0):
         found.append("the argument `group` is not used: the sum goes over the whole world")
     return found
@@ -59,8 +75,14 @@ def column_parallel(seen: Seen) -> list[str]:
     bias = [case.inputs[r]["b_shard"].detach() for r in range(case.ranks)]
     if every(seen, lambda r: same(seen.out[r], case.out[r] - bias[r])):
         found.append("the bias is not added")
+    summed = torch.stack([case.grads[r]["w_shard"] for r in range(case.ranks)]).sum(0)
+    if every(seen, lambda r: same(grad(seen, r, "w_shard"), summed)):
+        found.append(
+            "the gradient of w_shard is summed over the ranks, which hold other columns: f belongs "
+            "to x alone, before the product"
+        )
     found += shuffled(seen)
-    found += unused(seen, "w_shard")
+    found += no_gradient(seen, "w_shard")
     if seen.sent(phase="forward"):
         found.append("a column-parallel layer sends nothing forward")
     return found
@@ -81,12 +103,20 @@ def row_parallel(seen: Seen) -> list[str]:
         found.append("the bias is not added")
     if every(seen, lambda r: same(seen.out[r], parts[r] + bias)):
         found.append("there is no all-reduce: each rank returns its own partial sum")
+    if every(seen, lambda r: same(seen.out[r] - bias, (case.out[r] - bias) / n)):
+        found.append(f"the partial products are averaged, a factor 1/{n}: they are to be summed")
     if values_ok(seen):
         found += bias_gradient(seen, "bias")
         if every(seen, lambda r: same(grad(seen, r, "x_shard"), n * case.grads[r]["x_shard"])):
             found.append(
                 f"gradients are too large by a factor {n}: an all-reduce stands in g's backward, "
-                "where the identity belongs"
+                "where the identity belongs, or an f behind it"
+            )
+        if every(seen, lambda r: same(grad(seen, r, "x_shard"), case.grads[r]["x_shard"] / n)):
+            found.append(f"gradients are off by a factor 1/{n}: something is averaged, not summed")
+        if seen.sent(phase="backward"):
+            found.append(
+                "a row-parallel layer sends nothing backward: every rank knows all of z's gradient"
             )
     summed = torch.stack([case.grads[r]["x_shard"] for r in range(n)]).sum(0)
     if every(seen, lambda r: same(grad(seen, r, "x_shard"), summed)):
@@ -94,7 +124,7 @@ def row_parallel(seen: Seen) -> list[str]:
             "the gradient of x_shard is summed over the ranks, which hold other columns: x_shard "
             "is not replicated, so no f stands before it"
         )
-    return found + unused(seen, "w_shard")
+    return found + no_gradient(seen, "w_shard")
 
 
 def cut_fused(seen: Seen) -> list[str]:
@@ -110,4 +140,13 @@ def cut_fused(seen: Seen) -> list[str]:
     cut = [torch.cat([p.tensor_split(n, -1)[r] for p in thirds], -1) for r in range(n)]
     if len(set(widths)) > 1 and every(seen, lambda r: same(seen.out[r], cut[r])):
         return [f"the parts are taken to be equally wide; their widths are {widths}"]
-    return shuffled(seen)
+    if w.dim() > 1 and every(seen, lambda r: same(seen.out[r], w.tensor_split(n)[r])):
+        return ["the matrix is cut by rows: its columns are the outputs, and those are shared out"]
+    found = shuffled(seen)
+    if not seen.refusal.startswith("ValueError"):
+        asked = case.refused["widths"]
+        found.append(
+            f"parts of {asked} columns cannot be shared by {n} ranks, although {sum(asked)} "
+            "divides: each width must divide by itself; else raise ValueError with the numbers"
+        )
+    return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from labs.tp_linear_pair.faults.fingerprints import every, grad, same, values_ok
@@ -47,36 +49,58 @@ def vocab_parallel_loss(seen: Seen) -> list[str]:
             "the target's logit is known only to the rank that holds its column: the others take "
             "0. Sum it over the ranks"
         )
-    if _from_wrong_end(seen, shards, lse, largest):
+    if _counted_from(lambda r: (n - 1 - r) * width, seen, shards, lse - largest, largest):
         found.append("columns are counted in the wrong order: rank r holds those from r * V/t on")
-    if (
-        values_ok(seen)
-        and not every(
-            seen, lambda r: same(grad(seen, r, "logits_shard"), case.grads[r]["logits_shard"])
-        )
-        and any(g["logits_shard"] is not None for g in seen.grads)
-    ):
+    if _counted_from(lambda r: 0, seen, shards, lse - largest, largest):
         found.append(
-            "the gradient is softmax minus one at the target's column, and only the rank that "
-            "holds the target has that column"
+            "targets count columns of the whole vocabulary: on rank r take r * V/t off, and look "
+            "only for those that are left between 0 and V/t"
         )
-    return found
+    if not seen.same_shapes:
+        found.append(f"return one loss a token, {tuple(targets.shape)}: no mean, no sum")
+    return found + (_gradient(seen) if values_ok(seen) else [])
 
 
-def _from_wrong_end(
-    seen: Seen, shards: list[torch.Tensor], lse: torch.Tensor, largest: torch.Tensor
+def _gradient(seen: Seen) -> list[str]:
+    """What is wrong with the gradient of a right loss."""
+    case, n, name = seen.case, seen.case.ranks, "logits_shard"
+    right = [case.grads[r][name] for r in range(n)]
+    if all(g[name] is None for g in seen.grads) or every(
+        seen, lambda r: same(grad(seen, r, name), right[r])
+    ):
+        return []
+    if every(seen, lambda r: same(grad(seen, r, name), n * right[r])):
+        return [
+            f"gradients are too large by a factor {n}: the sums are g's, and its backward is the "
+            "identity"
+        ]
+    if every(
+        seen,
+        lambda r: same(grad(seen, r, name), right[r] / case.cotangent[r].unsqueeze(-1), 1e-6),
+    ):
+        return ["backward does not use the gradient that comes in: multiply by it, token by token"]
+    return [
+        "the gradient is softmax minus one at the target's column, and only the rank that holds "
+        "the target has that column"
+    ]
+
+
+def _counted_from(
+    start: Callable[[int], int],
+    seen: Seen,
+    shards: list[torch.Tensor],
+    rest: torch.Tensor,
+    largest: torch.Tensor,
 ) -> bool:
-    """Rank r looks for the target among the columns of rank t-1-r."""
-    case, n = seen.case, seen.case.ranks
-    targets = case.inputs[0]["targets"]
-    width = shards[0].shape[-1]
-    taken = torch.zeros_like(lse)
-    for r in range(n):
-        column = targets - (n - 1 - r) * width
+    """Rank r looks for the target as if it held columns from `start(r)` on; rest: lse - largest."""
+    targets, width = seen.case.inputs[0]["targets"], shards[0].shape[-1]
+    taken = torch.zeros_like(rest)
+    for r, shard in enumerate(shards):
+        column = targets - start(r)
         here = (column >= 0) & (column < width)
-        logit = shards[r].gather(-1, column.clamp(0, width - 1).unsqueeze(-1)).squeeze(-1)
+        logit = shard.gather(-1, column.clamp(0, width - 1).unsqueeze(-1)).squeeze(-1)
         taken += torch.where(here, logit - largest, 0.0)
-    wrong = lse - largest - taken
+    wrong = rest - taken
     finite = wrong.isfinite() & (largest.abs() < 100)
     return bool(finite.any()) and every(
         seen,
