@@ -26,7 +26,8 @@ from labs.ranks.ship import Cell, Source
 from labs.ranks.supervised import warm_up
 
 __all__ = [
-    "Cell", "Ledger", "Row", "Run", "RunFailed", "Source", "allocations", "default_mode", "device", "keep",
+    "Cell", "Ledger", "Row", "Run", "RunFailed", "Source", "allocations", "default_mode", "device",
+    "keep",
     "launch", "name_axis", "phase", "place", "say", "section", "step", "torchrun",
     "warm_up",
 ]  # fmt: skip

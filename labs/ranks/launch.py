@@ -263,7 +263,10 @@ class _Attempt:
         mute = [rank for rank in silent if errors[rank] is None]
         noted = [rank for rank in mute if codes.get(rank, -15) != -15]
         for rank in noted or [rank for rank in self.gone if rank in mute]:
-            return rank, f"rank {rank} ended without a word: {_how(codes.get(rank))}"
+            told = f"rank {rank} ended without a word: {_how(codes.get(rank))}"
+            if not (self.folder / f"out.{rank}").exists():  # before its output was its own
+                told += f"\n{output.clean(output.read_capped(self.folder / 'agent'), self.folder)}"
+            return rank, told.rstrip()
         return None
 
     def _died(self, silent: list[int], code: int) -> str:

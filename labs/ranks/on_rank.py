@@ -17,7 +17,7 @@ from labs.ranks.allocations import Allocations, trace_allocations
 
 if TYPE_CHECKING:  # torch is not needed to import this file: see labs/ranks/__init__.py
     import torch
-import torch.distributed as dist
+    import torch.distributed as dist
 
     from labs.ranks.book import Book
 
@@ -78,6 +78,8 @@ def allocations(name: str) -> Iterator[Allocations]:
 
 def device() -> torch.device:
     """Where this rank computes: its GPU under nccl, else the CPU."""
+    import torch
+
     if here is None or here.device == "cpu":
         return torch.device("cpu")
     return torch.device("cuda", torch.cuda.current_device())

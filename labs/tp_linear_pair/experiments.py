@@ -183,7 +183,9 @@ def _execute(job: Job, parts: Parts, copies: Copies, rank: int) -> dict[str, obj
     return dict(out=out, dx=dx, grads=grads)
 
 
-def _by_torch(job: Job, whole: Weights, x: torch.Tensor, cotangent: torch.Tensor) -> dict[str, object]:
+def _by_torch(
+    job: Job, whole: Weights, x: torch.Tensor, cotangent: torch.Tensor
+) -> dict[str, object]:
     """The block by torch's own parallelize_module; every rank holds the whole weights first."""
     module = torch_native.parallel_block(whole, job.shape.heads, job.shape.kv_heads)
     with ranks.section(job.section, timeline=job.timeline):
