@@ -249,3 +249,14 @@ def test_the_kernel_killed(nothing_left):
     (port,) = ports(nothing_left)
     assert not leftovers.listens(port)
     works()
+
+
+def test_a_rank_that_cannot_even_begin_says_why(tmp_path, monkeypatch):
+    """torchrun's own words are shown where a rank has no output of its own yet."""
+    import importlib
+
+    broken = tmp_path / "rank.py"
+    broken.write_text("raise ImportError('no such course')\n")
+    monkeypatch.setattr(importlib.import_module("labs.ranks.launch"), "_RANK", broken)
+    done = failed(on_ranks.total, 2)
+    assert "ImportError: no such course" in done.failure
