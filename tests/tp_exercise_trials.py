@@ -84,7 +84,7 @@ def judge(function: Callable[..., Any], trial: Trial, right_traffic: list | None
     seen: set[str] = set()
     with counted() as calls, _Largest() as largest:
         out = function(*trial.given)
-        if out.requires_grad:
+        if out.requires_grad and out.shape == gradient.shape:
             out.backward(gradient)
     scale = max([g.abs().max().item() for g in trial.wanted.values()], default=0.0)
     if not gap("", out.detach(), trial.value, 0.0, EPS).ok:

@@ -19,13 +19,18 @@ ANSWERS = Path(solutions.tp_linear_pair.__file__).read_text(encoding="utf-8")
 """The cells before: imports and the right functions, which the wrong one may call."""
 
 
+ONLY_CHECKED = frozenset({"group", "branch", "refusal"})
+"""A group that is not the world, an input that feeds something else too, what must be refused."""
+
+
 @dataclass(frozen=True)
 class Mutant:
     """One wrong implementation of `exercise`.
 
     hint    words that the hint must contain, all of them, in any case
     shows   where the fault can be seen, and nowhere else: "value", "gradient", "traffic", "memory"
-            (a tensor larger than a rank may hold), "input" (a tensor of the caller is changed)
+            (a tensor larger than a rank may hold), "input" (a tensor of the caller is changed);
+            in ONLY_CHECKED what the exercise's own check sees and a plain trial does not
     copies  seen only where KV heads are copied: with more ranks than KV heads
     """
 

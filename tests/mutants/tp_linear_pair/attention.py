@@ -133,3 +133,56 @@ _mutant(
     _attention(("        b_qkv = _sum_gradients_of_copies(b_qkv, q_heads * hd, copies)\n", "")),
     copies=True,
 )
+_mutant(
+    "attention_heads",
+    "attention_without_f",
+    "x enters without f: its gradient is one rank's part",
+    "f is missing",
+    "gradient traffic",
+    _attention(("qkv = column_parallel(x, w_qkv, b_qkv)", "qkv = x @ w_qkv + b_qkv")),
+)
+_mutant(
+    "attention_heads",
+    "scores_not_scaled",
+    "the scores are not multiplied by hd ** -0.5",
+    "scaled",
+    "value gradient",
+    _attention(("is_causal=True", "is_causal=True, scale=1.0")),
+)
+_mutant(
+    "attention_heads",
+    "scores_scaled_by_d",
+    "the scores are scaled by the whole d, not by one head's size",
+    "scaled, head",
+    "value gradient",
+    _attention(("is_causal=True", "is_causal=True, scale=d**-0.5")),
+)
+_mutant(
+    "attention_heads",
+    "k_and_v_swapped",
+    "the columns are read as [Q | V | K]",
+    "K and V",
+    "value gradient",
+    _attention(("q, k, v = qkv.split(", "q, v, k = qkv.split(")),
+)
+_mutant(
+    "attention_heads",
+    "heads_not_moved",
+    "(B, heads, T, hd) by a view, without the transpose: heads and tokens mix on the way in",
+    "heads, tokens",
+    "value gradient",
+    _attention(
+        (
+            "q.view(batch, sequence, q_heads, hd).transpose(1, 2)",
+            "q.reshape(batch, q_heads, -1, hd)",
+        ),
+        (
+            "k.view(batch, sequence, kv_heads, hd).transpose(1, 2)",
+            "k.reshape(batch, kv_heads, -1, hd)",
+        ),
+        (
+            "v.view(batch, sequence, kv_heads, hd).transpose(1, 2)",
+            "v.reshape(batch, kv_heads, -1, hd)",
+        ),
+    ),
+)

@@ -189,6 +189,109 @@ _mutant(
     """,
 )
 _mutant(
+    "column_parallel",
+    "column_f_on_weights",
+    "f stands before the weights as well: their gradients are summed over other columns",
+    "w_shard, other columns",
+    "gradient traffic",
+    """
+    def column_parallel(x, w_shard, b_shard):
+        return copy_to_ranks(x) @ copy_to_ranks(w_shard) + b_shard
+    """,
+)
+_mutant(
+    "column_parallel",
+    "column_f_after",
+    "f stands behind the product instead of before it",
+    "before the product",
+    "gradient traffic",
+    """
+    def column_parallel(x, w_shard, b_shard):
+        return copy_to_ranks(x @ w_shard + b_shard)
+    """,
+)
+_mutant(
+    "column_parallel",
+    "column_in_single_precision",
+    "the layer computes in fp32, whatever comes in",
+    "float32",
+    "value gradient traffic",
+    """
+    def column_parallel(x, w_shard, b_shard):
+        return copy_to_ranks(x.float()) @ w_shard.float() + b_shard.float()
+    """,
+)
+_mutant(
+    "row_parallel",
+    "row_averages",
+    "the partial products are averaged",
+    "averaged, factor",
+    "value gradient",
+    """
+    def row_parallel(x_shard, w_shard, bias):
+        return reduce_from_ranks(x_shard @ w_shard) / dist.get_world_size() + bias
+    """,
+)
+_mutant(
+    "row_parallel",
+    "row_f_behind",
+    "f stands behind g: gradients t times too large",
+    "factor",
+    "gradient traffic",
+    """
+    def row_parallel(x_shard, w_shard, bias):
+        return copy_to_ranks(reduce_from_ranks(x_shard @ w_shard)) + bias
+    """,
+)
+_mutant(
+    "row_parallel",
+    "row_bias_over_t_with_f",
+    "bias/t on every rank, its gradient repaired with one more message",
+    "nothing backward",
+    "traffic",
+    """
+    def row_parallel(x_shard, w_shard, bias):
+        share = copy_to_ranks(bias) / dist.get_world_size()
+        return reduce_from_ranks(x_shard @ w_shard + share)
+    """,
+)
+_mutant(
+    "row_parallel",
+    "row_sums_bias_gradient",
+    "the bias's gradient, whole on every rank, is summed once more",
+    "bias gradient, too large",
+    "gradient traffic",
+    """
+    def row_parallel(x_shard, w_shard, bias):
+        return reduce_from_ranks(x_shard @ w_shard) + copy_to_ranks(bias)
+    """,
+)
+_mutant(
+    "cut_fused",
+    "fused_checks_the_total",
+    "the sum of the widths is checked, not each: half a [gate | up] pair passes",
+    "each width",
+    "refusal",
+    """
+    def cut_fused(w, widths, rank, ranks):
+        if sum(widths) % ranks:
+            raise ValueError(f"{sum(widths)} columns, {ranks} ranks")
+        parts = w.split(list(widths), dim=-1)
+        return torch.cat([part.chunk(ranks, dim=-1)[rank] for part in parts], dim=-1)
+    """,
+)
+_mutant(
+    "cut_fused",
+    "fused_cut_by_rows",
+    "the matrix is cut by rows: every rank has a share of the inputs",
+    "rows",
+    "value",
+    """
+    def cut_fused(w, widths, rank, ranks):
+        return w.tensor_split(ranks)[rank]
+    """,
+)
+_mutant(
     "mlp",
     "gelu_before_the_sum",
     "row-first, with GELU on the partial sums: GELU(a + b) is not GELU(a) + GELU(b)",

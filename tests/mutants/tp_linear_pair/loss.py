@@ -115,3 +115,66 @@ _mutant(
         return losses.view_as(targets)
     """,
 )
+_mutant(
+    "vocab_parallel_loss",
+    "loss_averaged",
+    "one number comes back, the mean, not a loss for each token",
+    "a token",
+    "value gradient",
+    _loss(
+        (
+            "return Loss.apply(logits_shard, targets)",
+            "return Loss.apply(logits_shard, targets).mean()",
+        )
+    ),
+)
+_mutant(
+    "vocab_parallel_loss",
+    "incoming_gradient_unused",
+    "backward returns softmax - onehot and leaves out the gradient of the loss",
+    "gradient that comes in",
+    "gradient",
+    _loss(
+        ("softmax * grad.unsqueeze(-1)", "softmax.clone()"),
+        ("(-grad * here)", "(-1.0 * here.to(grad.dtype))"),
+    ),
+)
+_mutant(
+    "vocab_parallel_loss",
+    "targets_taken_for_local",
+    "a target is taken for a column of this rank's shard",
+    "r * V/t",
+    "value gradient",
+    _loss(("column = targets - start", "column = targets")),
+)
+_mutant(
+    "vocab_parallel_loss",
+    "loss_sums_with_torchs_all_reduce",
+    "the sums are torch.distributed.nn's, whose backward sums: a factor t",
+    "factor, identity",
+    "gradient traffic",
+    """
+    import torch.distributed.nn.functional
+
+    def summed(x):
+        return torch.distributed.nn.functional.all_reduce(x.clone(), group=dist.group.WORLD)
+
+    def vocab_parallel_loss(logits_shard, targets):
+        width = logits_shard.shape[-1]
+        largest = logits_shard.detach().amax(-1)
+        dist.all_reduce(largest, op=dist.ReduceOp.MAX)
+        shifted = logits_shard - largest.unsqueeze(-1)
+        column = targets - dist.get_rank() * width
+        here = (column >= 0) & (column < width)
+        right = shifted.gather(-1, column.clamp(0, width - 1).unsqueeze(-1)).squeeze(-1)
+        return summed(shifted.exp().sum(-1)).log() - summed(right.masked_fill(~here, 0.0))
+    """,
+)
+_mutant(
+    "vocab_parallel_loss",
+    "logits_shifted_in_place",
+    "the largest logit is subtracted in the caller's tensor",
+    "in place",
+    "input",
+    _loss(("logits - largest.unsqueeze(-1)", "logits.sub_(largest.unsqueeze(-1))")),
+)
