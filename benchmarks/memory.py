@@ -34,10 +34,11 @@ def block_for(d: int, batch: int, sequence: int, seconds: float) -> None:
     import solutions.tp_linear_pair as answers
     from labs.tp_linear_pair import one_device, parallel_block, sharding
 
-    shapes = one_device.shapes(d, HEADS, HEADS, 4 * d)
-    weights = one_device.make_weights(shapes, dtype=torch.float32)
-    cut = sharding.cut_weights(weights, HEADS, HEADS, dist.get_rank(), dist.get_world_size())
-    del weights
+    place = (HEADS, HEADS, dist.get_rank(), dist.get_world_size())
+    cut = {}
+    for name, shape in one_device.shapes(d, HEADS, HEADS, 4 * d).items():  # never all at once
+        weight = one_device.make_weights({name: shape}, dtype=torch.float32)[name]
+        cut[name] = sharding.cut(name, weight, *place)
     parts = {name: getattr(answers, name) for name in parallel_block.PARTS}
     shard = one_device.with_gradients(cut)
     x = torch.randn(batch, sequence, d)

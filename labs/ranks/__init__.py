@@ -17,7 +17,8 @@ import torch at the same time. This package knows no topic of the course.
 """
 
 from labs.ranks.devices import place
-from labs.ranks.launch import default_mode, launch
+from labs.ranks.environment import default_mode
+from labs.ranks.launch import launch
 from labs.ranks.ledger import Ledger, Row
 from labs.ranks.on_rank import allocations, device, keep, name_axis, phase, say, section, step
 from labs.ranks.plain import torchrun

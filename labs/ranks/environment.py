@@ -6,6 +6,7 @@ MASTER_ADDR and the like describe somebody else's world. None of that may decide
 
 import os
 import socket
+import sys
 from collections.abc import Mapping
 
 _FOREIGN_PREFIXES = (
@@ -49,3 +50,13 @@ def for_ranks(
     )
     env.update(extra or {})
     return env
+
+
+def default_mode() -> tuple[str, str]:
+    """warm or cold, and why. LABS_MODE=cold (or warm) decides."""
+    asked = os.environ.get("LABS_MODE")
+    if asked in ("warm", "cold"):
+        return asked, f"LABS_MODE={asked}"
+    if sys.platform.startswith("linux"):
+        return "warm", "fork is safe on Linux"
+    return "cold", f"fork is not safe on {sys.platform}"

@@ -26,16 +26,6 @@ _GRACE = 1.5  # seconds the other ranks get after the first error or death
 _OUTPUT_LIMIT = 256 * 2**20  # bytes printed by one rank
 
 
-def default_mode() -> tuple[str, str]:
-    """warm or cold, and why. LABS_MODE=cold (or warm) decides."""
-    asked = os.environ.get("LABS_MODE")
-    if asked in ("warm", "cold"):
-        return asked, f"LABS_MODE={asked}"
-    if processes.LINUX:
-        return "warm", "fork is safe on Linux"
-    return "cold", f"fork is not safe on {sys.platform}"
-
-
 def launch(
     function: Callable,
     ranks: int = 4,
@@ -58,7 +48,7 @@ def launch(
     the ranks had reported, when a rank fails, is killed, or the limit is reached.
     """
     placement = devices.place(ranks, largest)
-    mode = mode or default_mode()[0]
+    mode = mode or environment.default_mode()[0]
     if mode not in ("warm", "cold"):
         raise ValueError(f"mode must be 'warm' or 'cold', got {mode!r}")
     if not 0 < limit < 1e6:

@@ -184,9 +184,7 @@ def supervisor(mode: str) -> Supervised:
 
 def warm_up(mode: str | None = None) -> None:
     """Begin to start the supervisor for `mode` (None: the default), without waiting for it."""
-    from labs.ranks.launch import default_mode
-
-    supervisor(mode or default_mode()[0])
+    supervisor(mode or environment.default_mode()[0])
 
 
 @atexit.register
