@@ -108,7 +108,7 @@ def read(path: str | Path) -> Definitions:
     for label, source in texts:
         try:
             text = _python(source)
-            found.cells.append(_Text(label, text, ast.parse(text)))
+            found.cells.append(_Text(label, text, _parse(text)))
         except (SyntaxError, ValueError) as error:
             line = getattr(error, "lineno", None)
             where = f"{label}, line {line}" if line else label
@@ -140,6 +140,11 @@ def _notebook_cells(name: str, text: str) -> list[tuple[str, str]]:
     return list(zip(labels, joined, strict=True))
 
 
+def _parse(text: str) -> ast.Module:
+    """The syntax tree. Jupyter allows `await` outside of a function."""
+    return compile(text, "cell", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
 def _python(text: str) -> str:
     """The cell without magics and shell lines, line for line. Raises SyntaxError of the rest."""
     first = text.lstrip().split(None, 1)[:1]
@@ -148,18 +153,22 @@ def _python(text: str) -> str:
             return ""
         text = text.replace(text.lstrip().split("\n", 1)[0], "", 1)
     try:
-        ast.parse(text)
+        _parse(text)
         return text
     except SyntaxError:
         pass
     lines, goes_on = [], False
     for line in text.split("\n"):
         bare = line.strip()
-        taken = goes_on or bare.startswith(("%", "!", "?")) or _ends_as_help(bare) or _assigns(bare)
+        if goes_on:  # the line before ended in a backslash
+            lines.append("")
+            goes_on = bare.endswith("\\")
+            continue
+        taken = bare.startswith(("%", "!", "?")) or _ends_as_help(bare) or _assigns(bare)
         goes_on = taken and bare.endswith("\\")
         lines.append(line[: len(line) - len(line.lstrip())] + "pass" if taken else line)
     text = "\n".join(lines)
-    ast.parse(text)
+    _parse(text)
     return text
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import platform
 from dataclasses import asdict, dataclass, field
 from html import escape
@@ -144,7 +145,8 @@ class Result:
 
     def to_json(self, path: str | Path | None = None) -> str:
         """The run as JSON text; with `path`, also written there."""
-        text = json.dumps(self.to_dict(), indent=1, ensure_ascii=False) + "\n"
+        told = _plain(self.to_dict())
+        text = json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
         return text
@@ -166,6 +168,17 @@ def from_dict(told: dict) -> Result:
         raise ValueError(f"this is {told.get('schema')!r}, not a run of schema {SCHEMA!r}")
     checks = [Check(**check) for check in told["checks"]]
     return Result(told["topic"], told["params"], checks, seconds=told["seconds"], stored=True)
+
+
+def _plain(value: object) -> object:
+    """JSON has no word for what is not a number, or too large: it is written as text, "nan"."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
 
 
 def versions() -> dict[str, str]:

@@ -29,9 +29,9 @@ def _sum_of(tensors: list[torch.Tensor], members: list[int]) -> torch.Tensor:
 
 
 def _groups(ranks: int) -> tuple[list[list[int]], dict[str, list[list[int]]]]:
-    """Two ranks: the world, as None. Four: two groups whose ranks are not neighbours."""
-    if ranks == 2:
-        return [[0, 1]], {}
+    """Up to two ranks: the world, as None. Four: two groups whose ranks are not neighbours."""
+    if ranks < 4:
+        return [list(range(ranks))], {}
     return [[0, 2], [1, 3]], {"group": [[0, 2], [1, 3]]}
 
 

@@ -1,0 +1,135 @@
+"""Definitions read from a learner's file: as text, whatever else stands in it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from labs import cells
+
+
+def notebook(tmp_path, *sources: object, counts: tuple = ()) -> str:
+    told = [
+        dict(cell_type="code", source=source, execution_count=count, outputs=[], metadata={})
+        for source, count in zip(sources, counts or [None] * len(sources), strict=True)
+    ]
+    text = dict(cell_type="markdown", source="# def f(): pass", metadata={})
+    file = tmp_path / "meine Antworten äλ.ipynb"
+    whole = dict(nbformat=4, nbformat_minor=5, metadata={}, cells=[text, *told])
+    file.write_text(json.dumps(whole, ensure_ascii=False), encoding="utf-8")
+    return str(file)
+
+
+def test_only_what_is_needed_and_line_by_line(tmp_path) -> None:
+    file = notebook(
+        tmp_path,
+        "import torch\nimport math\nfrom labs import check\nx = torch.ones(3)",
+        "WIDTH = 4\n\n\ndef helper(x):\n    y = x\n    return y * WIDTH\ncheck(helper)",
+        ["def f(x):\n", "    return helper(torch.relu(x))\n", "f(1); check(f)"],
+        counts=(1, 2, 5),
+    )
+    found = cells.read(file).source("f")
+    assert [cell.label for cell in found.cells] == ["cell [1]", "cell [2]", "cell [5]"]
+    assert [cell.text.split("\n") for cell in found.cells] == [
+        ["import torch", "", "", ""],
+        ["WIDTH = 4", "", "", "def helper(x):", "    y = x", "    return y * WIDTH", ""],
+        ["def f(x):", "    return helper(torch.relu(x))", ""],
+    ]
+
+
+def test_nothing_is_executed(tmp_path) -> None:
+    mark = tmp_path / "mark"
+    touch = f"open({str(mark)!r}, 'w')"
+    file = notebook(tmp_path, f"{touch}\ndef f(x={touch}):\n    pass")
+    assert cells.read(file).source("f") is not None
+    assert not mark.exists()
+
+
+def test_magics_and_shell_lines(tmp_path) -> None:
+    file = notebook(
+        tmp_path,
+        "%matplotlib inline\n!ls \\\n  -l {\nfiles = !ls\nf?\n"
+        "if 1:\n    %time 1\nawait f()\ndef f():\n    return 1",
+        "%%bash\nls {",
+        "%%time\ndef g():\n    return f()",
+        "def h():\n    return '''\n% kept\n'''",
+    )
+    found = cells.read(file)
+    assert found.problems == []
+    first = found.source("f").cells[0].text
+    assert first.endswith("def f():\n    return 1") and first.count("\n") == 9
+    assert [c.label for c in found.source("g").cells] == ["code cell 1", "code cell 3"]
+    assert "\n% kept\n" in found.source("h").cells[0].text
+
+
+def test_the_last_definition_counts(tmp_path) -> None:
+    """G12: a cell that was copied; the note names the one that counts."""
+    found = cells.read(notebook(tmp_path, "def f(): ...", "def f(): return 2", counts=(3, 9)))
+    assert found.source("f").cells[0].text == "def f(): return 2"
+    assert found.notes == ["f is defined in cell [3] and cell [9]; the last one, cell [9], counts"]
+
+
+def test_a_broken_cell_does_not_stop_the_others(tmp_path) -> None:
+    found = cells.read(
+        notebook(tmp_path, "def f(): return 1", "x = 1\ndef (:", "def g(): return f()")
+    )
+    assert found.source("g") is not None
+    assert found.problems == ["code cell 2, line 2: invalid syntax: def (:"]
+
+
+def test_what_is_not_sent_is_told(tmp_path) -> None:
+    found = cells.read(
+        notebook(tmp_path, "import math\nscale = math.sqrt(2)", "def f(x): return x * scale")
+    )
+    assert found.source("f") is not None
+    assert "scale, which f uses, is made in code cell 1" in found.notes[0]
+
+
+def test_local_names_are_not_confused(tmp_path) -> None:
+    """A notebook's `x` has nothing to do with a function's own."""
+    found = cells.read(notebook(tmp_path, "x = open('a')", "def f(x):\n    y = x\n    return y"))
+    assert len(found.source("f").cells) == 1 and found.notes == []
+
+
+def test_submodules_come_along(tmp_path) -> None:
+    file = notebook(
+        tmp_path,
+        "import torch.distributed.nn.functional",
+        "import torch",
+        "def f(): return torch.nn",
+    )
+    assert len(cells.read(file).source("f").cells) == 3
+
+
+def test_a_python_file(tmp_path) -> None:
+    file = tmp_path / "answers.py"
+    file.write_text("\ufeffimport math\n\ndef f():\n    return math.pi\n", encoding="utf-8")
+    found = cells.read(file)
+    assert found.source("f").cells[0].label == "answers.py" and found.source("g") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("none.ipynb", None, "there is no file none.ipynb"),
+        ("a.txt", b"", "neither a notebook"),
+        ("a.ipynb", b"{", "not a whole notebook: line 1"),
+        ("a.ipynb", b'{"worksheets": []}', "no cells of notebook format 4"),
+        ("a.ipynb", b"[1]", "no cells of notebook format 4"),
+        ("a.py", b"\xff\xfe\x00", "not saved as UTF-8"),
+    ],
+)
+def test_files_that_cannot_be_read(tmp_path, name: str, content: bytes | None, words: str) -> None:
+    file = tmp_path / name
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(ValueError, match=words) as refused:
+        cells.read(file)
+    assert str(tmp_path) not in str(refused.value)
+
+
+def test_a_folder(tmp_path) -> None:
+    (tmp_path / "folder.py").mkdir()
+    with pytest.raises(ValueError, match="folder.py cannot be read"):
+        cells.read(tmp_path / "folder.py")

@@ -1,0 +1,58 @@
+"""Predict, then compare: what is noted, what is refused, how the line reads."""
+
+from __future__ import annotations
+
+import pytest
+
+from labs import predictions
+from labs.predictions import compare, gaps, predict
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch) -> None:
+    monkeypatch.setattr(predictions, "_predicted", {})
+    monkeypatch.setattr(predictions, "_compared", {})
+
+
+def test_as_predicted(capsys) -> None:
+    predict(all_reduces=4)
+    assert capsys.readouterr().out == "all_reduces: you predict 4\n"
+    found = compare("all_reduces", formula=4, measured=4)
+    assert found.gap == 0
+    assert repr(found) == "all_reduces: you 4 · formula 4 · measured 4 · as predicted"
+
+
+def test_gap_is_a_share_of_the_measurement() -> None:
+    predict(bubble=0.3)
+    found = compare("bubble", formula=0.4286, simulator=0.4286, measured=0.4, unit="shares")
+    assert found.gap == pytest.approx(-0.25)
+    assert repr(found) == (
+        "bubble: you 0.3 · formula 0.4286 · simulator 0.4286 · measured 0.4 shares · off by -25%"
+    )
+
+
+def test_not_yet(capsys) -> None:
+    """`...` is no error, and takes an earlier prediction back."""
+    predict(n=3)
+    predict(n=...)
+    assert "no prediction yet" in capsys.readouterr().out
+    found = compare("n", measured=3)
+    assert found.gap is None and repr(found) == "n: no prediction · measured 3"
+
+
+@pytest.mark.parametrize("wrong", ["4", None, True, [4]])
+def test_what_is_no_number(wrong) -> None:
+    with pytest.raises(ValueError, match="the prediction of n must be a number"):
+        predict(n=wrong)
+
+
+def test_measured_zero_and_large_numbers() -> None:
+    predict(n=2, bytes=131072)
+    assert compare("n", measured=0).gap == 2
+    assert "131,072" in repr(compare("bytes", measured=131072.0))
+
+
+def test_gaps_in_order_and_once_a_name() -> None:
+    for name in ("b", "a", "b"):
+        compare(name, measured=1)
+    assert [one.name for one in gaps()] == ["b", "a"]
