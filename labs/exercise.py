@@ -155,7 +155,7 @@ def judged(function: Callable | Source) -> Card:
     if not attempted(function):
         return not_attempted(exercise)
     begun = time.monotonic()
-    card = Card(exercise, exercise.judge(function, _seed()), time.monotonic() - begun)
+    card = Card(exercise, exercise.judge(function, seed()), time.monotonic() - begun)
     if card.ok:
         return card
     stubs = stubs_used(function, [other for other in exercises(exercise.topic) if other != name])
@@ -163,7 +163,7 @@ def judged(function: Callable | Source) -> Card:
     return replace(card, notes=notes)
 
 
-def _seed() -> int:
+def seed() -> int:
     """What the inputs are drawn from: LABS_SEED, or another number each time."""
     asked = os.environ.get("LABS_SEED", "").strip()
     if not asked:

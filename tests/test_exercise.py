@@ -270,16 +270,16 @@ class TestJudging:
 
     def test_inputs_are_fresh_unless_a_seed_is_set(self, monkeypatch) -> None:
         monkeypatch.delenv("LABS_SEED", raising=False)
-        assert len({exercise._seed() for _ in range(8)}) == 8
+        assert len({exercise.seed() for _ in range(8)}) == 8
         monkeypatch.setenv("LABS_SEED", "7")
-        assert exercise._seed() == 7
+        assert exercise.seed() == 7
         one, two, three = (
             cases.cases("row_parallel", seed)[0].inputs[0]["bias"] for seed in (7, 7, 8)
         )
         assert torch.equal(one, two) and not torch.equal(one, three)
         monkeypatch.setenv("LABS_SEED", "seven")
         with pytest.raises(ValueError, match="whole number"):
-            exercise._seed()
+            exercise.seed()
 
     def test_every_check_draws_anew(self, monkeypatch) -> None:
         monkeypatch.delenv("LABS_SEED", raising=False)

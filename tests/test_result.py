@@ -87,7 +87,7 @@ class TestResult:
             from_dict({**told, "schema": "other/1"})
 
     def test_trace(self, tmp_path) -> None:
-        """Chrome's trace format: microseconds, a track a rank; without an end an event has length 0."""
+        """Chrome's trace format: microseconds, a track a rank; no end: length 0."""
         result().to_trace(tmp_path / "trace.json")
         first, second = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
         assert (first["ph"], first["tid"], first["ts"], first["dur"]) == ("X", 1, 5e5, 2.5e5)

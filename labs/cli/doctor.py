@@ -49,7 +49,7 @@ def doctor(as_json: bool) -> int:
     if as_json:
         told = dict(schema=SCHEMA, ok=well, findings=[asdict(f) for f in found])
         text = json.dumps(told, indent=1, ensure_ascii=False) + "\n"
-        click.get_binary_stream("stdout").write(text.encode())
+        click.echo(text.encode(), nl=False)
     else:
         click.echo("\n".join(map(str, found)))
         click.echo("the labs can run here" if well else "a lab cannot run here; see FAIL above")

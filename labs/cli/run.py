@@ -33,7 +33,7 @@ def run(name: str, count: int | None, cold: bool, json_file: str | None, trace: 
         click.echo(f"the run failed: {failed}", err=True)
         return 1
     if json_file == "-":
-        click.get_binary_stream("stdout").write(result.to_json().encode())
+        click.echo(result.to_json().encode(), nl=False)  # UTF-8, whatever the terminal is
     else:
         click.echo(repr(result))
         click.echo(closing(result))
