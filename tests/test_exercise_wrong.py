@@ -1,6 +1,6 @@
 """Wrong answers: each mutant fails its check with a hint that names its fault, and nothing raises.
 
-The mutants of one exercise share a test: each is two launches of warm ranks.
+The mutants of one exercise share a test.
 """
 
 from __future__ import annotations
@@ -24,11 +24,19 @@ ON_RANKS = [name for name in exercises() if name != "allreduce_bytes"]
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("name", ON_RANKS)
-def test_mutants_fail_and_are_named(name: str) -> None:
-    """B02 bias/t, B04 the other g, B13 a naive cut, B14 the fused width, B18 swapped shards."""
+def test_mutants_fail_and_are_named(name: str, monkeypatch) -> None:
+    """B02 bias/t, B04 the other g, B13 a naive cut, B14 the fused width, B18 swapped shards.
+
+    Most fail on 2 ranks already; then the launch of 4, which cannot make it good, is left out.
+    """
     missed = []
     for mutant in of(name):
-        card = judged(source(name, mutant.text))
+        for ranks in cases.WORLDS:
+            with monkeypatch.context() as only:
+                only.setattr(cases, "WORLDS", (ranks,))
+                card = judged(source(name, mutant.text))
+            if not card.ok:
+                break
         told = " ".join(card.advice).lower()
         if card.ok or not card.attempted:
             missed.append(f"{mutant.name} passes")
