@@ -27,7 +27,7 @@ ON_RANKS = [name for name in exercises() if name != "allreduce_bytes"]
 def test_mutants_fail_and_are_named(name: str, monkeypatch) -> None:
     """B02 bias/t, B04 the other g, B13 a naive cut, B14 the fused width, B18 swapped shards.
 
-    Most are caught on 2 ranks already; then the launch of 4, which cannot make it good, is left out.
+    Most are caught on 2 ranks already; the launch of 4, which cannot mend that, is left out then.
     """
     missed = []
     for mutant in of(name):
