@@ -229,6 +229,8 @@ def test_unknown_name_and_missing_answers_have_their_sentence(course):
         ("127.0.0.1:29411", "127.0.0.1:30002"),
         ("--master-port=29411, port 29411", "--master-port=30002, port 30002"),
         ("<img src='data:image/png;base64,AAAA='>", "<img src='data:image/png;base64,BBBB='>"),
+        ("  cell [47], line 3, in f", "  cell [1], line 3, in f"),
+        ("4 ranks on gloo/CPU: no GPU is visible", "4 ranks on nccl/GPU: 8 GPUs are visible"),
     ],
 )
 def test_sanitiser_masks(one, other):
@@ -251,6 +253,8 @@ def test_sanitiser_masks(one, other):
         ("12.5 MB/s", "13.5 MB/s"),
         ("x3e5f", "x4e5f"),
         ("torch 2.13.0", "torch 2.14.0"),
+        ("cell [1], line 3", "cell [1], line 4"),
+        ("4 ranks on gloo/CPU: no GPU", "2 ranks on gloo/CPU: no GPU"),
     ],
 )
 def test_sanitiser_leaves(one, other):
@@ -262,7 +266,7 @@ def test_sanitise_file_reads_the_same_in_nbval():
     plugin = pytest.importorskip("nbval.plugin")
     ours = [(pattern.pattern, replacement) for pattern, replacement in read_patterns()]
     assert ours == plugin.get_sanitize_patterns(PATTERNS_FILE.read_text(encoding="ascii"))
-    assert len(ours) == 6
+    assert len(ours) == 8
 
 
 def test_png_keeps_pixels_and_loses_text():

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from labs import ranks
+from labs.ranks import environment
 from tests import leftovers, on_ranks
 
 launching = importlib.import_module("labs.ranks.launch")  # the name is the function's too
@@ -66,7 +67,7 @@ def test_mode_and_limit_are_checked_first(monkeypatch):
         with pytest.raises(ValueError, match="limit must be a number of seconds above 0"):
             run(on_ranks.total, limit=limit)
     monkeypatch.setenv("LABS_MODE", "cold")
-    assert launching.default_mode() == ("cold", "LABS_MODE=cold")
+    assert environment.default_mode() == ("cold", "LABS_MODE=cold")
 
 
 def test_rendezvous_ports_taken_by_others():
@@ -244,3 +245,23 @@ def test_a_lab_run_by_hand_without_torchrun_says_how(topic):
     )  # fmt: skip
     assert "torchrun" in done.stdout + done.stderr or "torch.distributed.run" in done.stdout
     assert f"labs.{topic}" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("states", "began", "again"),
+    [
+        (("failed", "rendezvous"), False, True),
+        (("failed", "failed"), False, True),
+        (("failed", "running"), False, False),  # the other rank is in the learner's function
+        (("failed", "failed"), True, False),
+    ],
+)
+def test_only_ranks_that_never_met_are_started_again(tmp_path, states, began, again):
+    """On an overloaded machine gloo may give up connecting; a function must not run twice."""
+    for rank, state in enumerate(states):
+        (tmp_path / f"state.{rank}").write_text(state)
+    placement = ranks.place(len(states))
+    attempt = launching._Attempt(tmp_path, placement, "warm", 10, {}, None)
+    error = {"message": "Gloo connectFullMesh failed with [...]", "began": began}
+    assert attempt._never_met([error, None]) is again
+    assert not attempt._never_met([{"message": "boom", "began": False}, None])

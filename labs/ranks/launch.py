@@ -61,10 +61,12 @@ def launch(
             limit=limit,
         )  # fmt: skip
         ship.write(job, function, args, dict(kwargs or {}), folder)
-        for _ in range(3):  # another program may take the port between the test and torchrun
+        # Another program may take the port between the test and torchrun, and on an overloaded
+        # machine gloo may give up connecting: nobody's function has run then.
+        for _ in range(3):
             attempt = _Attempt(folder, placement, mode, limit, dict(env or {}), line)
             run = attempt.run()
-            if not attempt.port_taken():
+            if not attempt.port_taken() and not attempt.never_met:
                 break
             attempt.forget()
         if run.failure:
@@ -105,6 +107,7 @@ class _Attempt:
         self.limit, self.env, self.line = limit, env, line
         self.origin = time.time()
         self.why: str | None = None  # the reason, when it was ended from here
+        self.never_met = False  # gloo could not connect the ranks, and none got to the function
         self.gone: list[int] = []  # the ranks first seen to be gone without a report
 
     def run(self) -> Run:
@@ -218,12 +221,22 @@ class _Attempt:
         said = output.read_capped(self.folder / "agent", 20000)
         return "EADDRINUSE" in said or "address already in use" in said.lower()
 
+    def _never_met(self, errors: list[dict | None]) -> bool:
+        """Gloo gave up connecting some ranks, and no rank had begun with its function."""
+        before = ("", "rendezvous", "failed")
+        return (
+            any(error and "connectFullMesh" in error["message"] for error in errors)
+            and not any(error and error["began"] for error in errors)
+            and all(self._state_of(rank) in before for rank in range(self.placement.ranks))
+        )
+
     def _gathered(self, code: int) -> Run:
         import pickle
 
         labels = pickle.loads((self.folder / "job").read_bytes())["labels"]
         run, errors = gather(self.folder, self.placement, self.mode, labels, self.origin)
         cause = root_cause(errors)
+        self.never_met = cause is not None and self._never_met(errors)
         silent = [r for r in range(self.placement.ranks) if not self._reported_well(r)]
         died = self._died_silently(silent, errors)
         if died and self.why in (None, "ended") and (cause is None or is_victim(cause[1])):

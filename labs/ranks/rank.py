@@ -73,6 +73,7 @@ def main(folder: Path) -> None:
     from labs.ranks.run import is_victim
 
     error = value = library = None
+    began = False
     me = on_rank.Rank(rank, world, "cpu", book.Book(rank), folder)
     try:
         job = unpack.read(folder / "job")
@@ -88,9 +89,10 @@ def main(folder: Path) -> None:
         )
         function, args, kwargs = unpack.unpack(job, folder)
         on_rank.say("running")
+        began = True
         value = report.plain(function(*args, **kwargs), "what the function returned")
     except BaseException as caught:
-        error = _error(caught, folder)
+        error = {**_error(caught, folder), "began": began}
     on_rank.say("failed" if error else "done")
     report.save(
         folder / f"report.{rank}",

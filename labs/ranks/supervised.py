@@ -138,14 +138,28 @@ class Supervised:
         self._sweep()
 
     def _sweep(self) -> None:
-        """Kill what still carries our mark (only after the supervisor itself was killed)."""
+        """Kill what still carries our mark, and wait for its end (3 s at most).
+
+        There is something only when the supervisor itself was killed, and its ranks are dying.
+        """
         import psutil
 
-        for found in psutil.process_iter(["environ"]):
-            name, _, value = self.mark.partition("=")
-            if (found.info["environ"] or {}).get(name) == value and found.pid != os.getpid():
+        name, _, value = self.mark.partition("=")
+        deadline = time.monotonic() + 3
+        while time.monotonic() < deadline:
+            left = [
+                found.pid
+                for found in psutil.process_iter(["environ", "status"])
+                if (found.info["environ"] or {}).get(name) == value
+                and found.info["status"] != psutil.STATUS_ZOMBIE
+                and found.pid != os.getpid()
+            ]
+            if not left:
+                return
+            for pid in left:
                 with contextlib.suppress(OSError):
-                    os.kill(found.pid, signal.SIGKILL)
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)
 
     def _last_words(self) -> str:
         said = ""
