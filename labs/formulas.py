@@ -2,7 +2,7 @@
 planner all call these, so a number has one definition.
 
 Pure Python, no torch. Each docstring gives the unit and the source. Notation: B batch, T sequence,
-d hidden, f MLP width, V vocabulary, t ranks of the tensor-parallel group, e bytes an element.
+d hidden, d_ff MLP width, V vocabulary, t ranks of the tensor-parallel group, e bytes an element.
 
 Three kinds of bytes are kept apart everywhere:
   payload   the size of the tensor that is handed to the collective;
@@ -104,13 +104,13 @@ def kv_copy_gradient_payload(d: int, head_dim: int, element_bytes: int) -> int:
     return (d + 1) * 2 * head_dim * element_bytes
 
 
-def gathered_mlp_payload(d: int, f: int, element_bytes: int) -> int:
-    """Payload bytes to gather both weights of an MLP instead of reducing its output: 2*d*f*e.
+def gathered_mlp_payload(d: int, d_ff: int, element_bytes: int) -> int:
+    """Payload bytes to gather both weights of an MLP instead of reducing its output: 2*d*d_ff*e.
 
     The output is the same, the traffic is not: this grows with the weights, B*T*d*e with the
     tokens.
     """
-    return 2 * d * f * element_bytes
+    return 2 * d * d_ff * element_bytes
 
 
 # The vocabulary.
@@ -230,14 +230,14 @@ def layer_norm_parameters(d: int) -> int:
     return 2 * d
 
 
-def mlp_parameters(d: int, f: int) -> int:
-    """Both matrices of an MLP and their biases: 2*d*f + f + d."""
-    return linear_parameters(d, f) + linear_parameters(f, d)
+def mlp_parameters(d: int, d_ff: int) -> int:
+    """Both matrices of an MLP and their biases: 2*d*d_ff + d_ff + d."""
+    return linear_parameters(d, d_ff) + linear_parameters(d_ff, d)
 
 
-def swiglu_parameters(d: int, f: int) -> int:
-    """A gated MLP, with [gate | up] fused in one (d, 2f) matrix: 3*d*f + 2f + d."""
-    return linear_parameters(d, 2 * f) + linear_parameters(f, d)
+def swiglu_parameters(d: int, d_ff: int) -> int:
+    """A gated MLP, with [gate | up] fused in one (d, 2·d_ff) matrix: 3*d*d_ff + 2·d_ff + d."""
+    return linear_parameters(d, 2 * d_ff) + linear_parameters(d_ff, d)
 
 
 def attention_parameters(d: int, heads: int, kv_heads: int) -> int:
@@ -246,16 +246,16 @@ def attention_parameters(d: int, heads: int, kv_heads: int) -> int:
     return linear_parameters(d, (heads + 2 * kv_heads) * head_dim) + linear_parameters(d, d)
 
 
-def block_parameters(d: int, heads: int, kv_heads: int, f: int) -> int:
+def block_parameters(d: int, heads: int, kv_heads: int, d_ff: int) -> int:
     """A pre-LayerNorm block: two norms, attention, MLP."""
     return (
         2 * layer_norm_parameters(d)
         + attention_parameters(d, heads, kv_heads)
-        + mlp_parameters(d, f)
+        + mlp_parameters(d, d_ff)
     )
 
 
-def block_parameters_on_rank(d: int, heads: int, kv_heads: int, f: int, ranks: int) -> int:
+def block_parameters_on_rank(d: int, heads: int, kv_heads: int, d_ff: int, ranks: int) -> int:
     """What one rank of t holds of a block.
 
     Cut by t: QKV with its bias, W_o, the MLP's two matrices, the bias of the first.
@@ -266,7 +266,7 @@ def block_parameters_on_rank(d: int, heads: int, kv_heads: int, f: int, ranks: i
     kv_on_rank = max(1, kv_heads // ranks)
     qkv = linear_parameters(d, (heads // ranks + 2 * kv_on_rank) * head_dim)
     w_o = d // ranks * d + d
-    mlp = linear_parameters(d, f // ranks) + f // ranks * d + d
+    mlp = linear_parameters(d, d_ff // ranks) + d_ff // ranks * d + d
     return 2 * layer_norm_parameters(d) + qkv + w_o + mlp
 
 

@@ -3,7 +3,7 @@
 The picture to hold in mind: the residual stream x (B, T, d) is whole on every rank. On the way into
 a pair of layers stands f, on the way out stands g; between the two each rank works alone.
 
-    x ── f ── column-parallel ── (B, T, f/t) ── row-parallel ── g ── z
+    x ── f ── column-parallel ── (B, T, d_ff/t) ── row-parallel ── g ── z
     forward:  f passes, g sums.      backward:  g passes, f sums.
 
 Source: Shoeybi et al., "Megatron-LM", 2019, section 3.
@@ -83,9 +83,9 @@ def column_parallel(x: torch.Tensor, w_shard: torch.Tensor, b_shard: torch.Tenso
     """A linear layer y = x @ w + b whose columns are shared out over the world's ranks.
 
     x        (B, T, d)    the same on every rank
-    w_shard  (d, f/t)     this rank's columns
-    b_shard  (f/t,)       their biases
-    returns  (B, T, f/t)  this rank's columns of y
+    w_shard  (d, d_ff/t)     this rank's columns
+    b_shard  (d_ff/t,)       their biases
+    returns  (B, T, d_ff/t)  this rank's columns of y
 
     Nothing is sent forward. The gradient of x must be whole on every rank.
     """
@@ -95,8 +95,8 @@ def column_parallel(x: torch.Tensor, w_shard: torch.Tensor, b_shard: torch.Tenso
 def row_parallel(x_shard: torch.Tensor, w_shard: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     """A linear layer z = x @ w + bias whose rows are shared out over the world's ranks.
 
-    x_shard  (B, T, f/t)  this rank's columns of the input
-    w_shard  (f/t, d)     the rows that meet them
+    x_shard  (B, T, d_ff/t)  this rank's columns of the input
+    w_shard  (d_ff/t, d)     the rows that meet them
     bias     (d,)         the same on every rank
     returns  (B, T, d)    the whole z, the same on every rank
 

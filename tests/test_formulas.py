@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labs import formulas as f
+from labs import formulas as d_ff
 from labs.tp_linear_pair import one_device
 from solutions.tp_linear_pair import allreduce_bytes
 
@@ -16,25 +16,25 @@ size = st.integers(1, 10_000)
 
 @given(payload=size, t=ranks)
 def test_all_reduce_is_reduce_scatter_and_all_gather(payload: int, t: int) -> None:
-    both = f.ring_reduce_scatter_bytes(payload, t) + f.ring_all_gather_bytes(payload, t)
-    assert f.ring_all_reduce_bytes(payload, t) == pytest.approx(both, rel=1e-15)
-    assert allreduce_bytes(payload, t) == f.ring_all_reduce_bytes(payload, t)
+    both = d_ff.ring_reduce_scatter_bytes(payload, t) + d_ff.ring_all_gather_bytes(payload, t)
+    assert d_ff.ring_all_reduce_bytes(payload, t) == pytest.approx(both, rel=1e-15)
+    assert allreduce_bytes(payload, t) == d_ff.ring_all_reduce_bytes(payload, t)
 
 
 @given(payload=size, t=st.integers(2, 64))
 def test_ring_bytes_are_bounded_and_grow_with_ranks(payload: int, t: int) -> None:
-    sent = f.ring_all_reduce_bytes(payload, t)
+    sent = d_ff.ring_all_reduce_bytes(payload, t)
     assert payload <= sent < 2 * payload
-    assert sent > f.ring_all_reduce_bytes(payload, t - 1)
+    assert sent > d_ff.ring_all_reduce_bytes(payload, t - 1)
 
 
 @pytest.mark.parametrize(
     "function",
     [
-        f.ring_all_reduce_bytes,
-        f.ring_all_gather_bytes,
-        f.ring_reduce_scatter_bytes,
-        f.ring_broadcast_bytes,
+        d_ff.ring_all_reduce_bytes,
+        d_ff.ring_all_gather_bytes,
+        d_ff.ring_reduce_scatter_bytes,
+        d_ff.ring_broadcast_bytes,
     ],
 )
 def test_one_rank_sends_nothing_and_no_rank_is_refused(function) -> None:
@@ -59,48 +59,52 @@ def test_ring_simulated() -> None:
                 for to, c, value in moves:
                     data[to][c] = value if phase else data[to][c] + value
         assert data == [wanted] * t
-        assert {s / t for s in sent} == {f.ring_all_reduce_bytes(1, t)}
+        assert {s / t for s in sent} == {d_ff.ring_all_reduce_bytes(1, t)}
 
 
 @given(b=st.integers(1, 8), s=st.integers(1, 512), d=st.integers(1, 1024), t=ranks)
 def test_a_layer_is_four_all_reduces(b: int, s: int, d: int, t: int) -> None:
-    payload = f.tp_all_reduce_payload(b, s, d, 2)
+    payload = d_ff.tp_all_reduce_payload(b, s, d, 2)
     assert payload == 2 * b * s * d
-    assert f.tp_layer_payload(b, s, d, 2) == 4 * payload
-    assert f.tp_layer_bytes(b, s, d, 2, t) == pytest.approx(4 * f.ring_all_reduce_bytes(payload, t))
-    assert f.tp_all_reduces(3) == 12
+    assert d_ff.tp_layer_payload(b, s, d, 2) == 4 * payload
+    assert d_ff.tp_layer_bytes(b, s, d, 2, t) == pytest.approx(
+        4 * d_ff.ring_all_reduce_bytes(payload, t)
+    )
+    assert d_ff.tp_all_reduces(3) == 12
 
 
 def test_links_both_ways_of_counting() -> None:
     """9-18 like for like; 18-36 with NVLink counted in both directions."""
-    assert f.NVLINK_H100.both_ways == 900e9
-    assert f.link_ratio(f.NVLINK_H100, f.INFINIBAND_FAST) == 9
-    assert f.link_ratio(f.NVLINK_H100, f.INFINIBAND_SLOW) == 18
-    assert f.link_ratio_mixed(f.NVLINK_H100, f.INFINIBAND_FAST) == 18
-    assert f.link_ratio_mixed(f.NVLINK_H100, f.INFINIBAND_SLOW) == 36
+    assert d_ff.NVLINK_H100.both_ways == 900e9
+    assert d_ff.link_ratio(d_ff.NVLINK_H100, d_ff.INFINIBAND_FAST) == 9
+    assert d_ff.link_ratio(d_ff.NVLINK_H100, d_ff.INFINIBAND_SLOW) == 18
+    assert d_ff.link_ratio_mixed(d_ff.NVLINK_H100, d_ff.INFINIBAND_FAST) == 18
+    assert d_ff.link_ratio_mixed(d_ff.NVLINK_H100, d_ff.INFINIBAND_SLOW) == 36
 
 
 @given(b=st.integers(1, 8), d=st.integers(1, 8192), t=st.integers(2, 16))
 def test_seconds_follow_the_links(b: int, d: int, t: int) -> None:
-    near = f.tp_layer_seconds(b, 4096, d, 2, t, f.NVLINK_H100)
-    far = f.tp_layer_seconds(b, 4096, d, 2, t, f.INFINIBAND_SLOW)
+    near = d_ff.tp_layer_seconds(b, 4096, d, 2, t, d_ff.NVLINK_H100)
+    far = d_ff.tp_layer_seconds(b, 4096, d, 2, t, d_ff.INFINIBAND_SLOW)
     assert far / near == pytest.approx(18)
 
 
 @given(vocab=size, t=ranks)
 def test_padding_is_the_least(vocab: int, t: int) -> None:
-    padded = f.padded_vocab(vocab, t)
+    padded = d_ff.padded_vocab(vocab, t)
     assert padded % t == 0 and 0 <= padded - vocab < t
 
 
 @given(b=st.integers(1, 8), s=st.integers(1, 64), d=st.integers(8, 512), t=st.integers(2, 16))
 def test_the_loss_moves_little(b: int, s: int, d: int, t: int) -> None:
     """Three numbers a token against V of them; head and embedding one hidden vector each."""
-    loss = f.vocab_loss_bytes(b, s, 4, t)
-    assert loss == pytest.approx(f.ring_all_reduce_bytes(3 * b * s * 4, t))
-    assert f.head_bytes(b, s, d, 4, t) == f.embedding_bytes(b, s, d, 4, t)
-    assert loss < f.head_bytes(b, s, d, 4, t)
-    assert f.logits_shard_bytes(b, s, 50257, 4, t) * t >= f.gathered_logits_payload(b, s, 50257, 4)
+    loss = d_ff.vocab_loss_bytes(b, s, 4, t)
+    assert loss == pytest.approx(d_ff.ring_all_reduce_bytes(3 * b * s * 4, t))
+    assert d_ff.head_bytes(b, s, d, 4, t) == d_ff.embedding_bytes(b, s, d, 4, t)
+    assert loss < d_ff.head_bytes(b, s, d, 4, t)
+    assert d_ff.logits_shard_bytes(b, s, 50257, 4, t) * t >= d_ff.gathered_logits_payload(
+        b, s, 50257, 4
+    )
 
 
 groups = st.sampled_from([(8, 8), (8, 4), (8, 2), (8, 1), (12, 6), (12, 3)])
@@ -122,6 +126,6 @@ def test_parameters_are_those_of_the_reference(
             total += product
         return total
 
-    assert count(one_device.shapes(d, q, kv, mlp)) == f.block_parameters(d, q, kv, mlp)
-    assert count(one_device.swiglu_shapes(d, mlp)) == f.swiglu_parameters(d, mlp)
-    assert f.block_parameters_on_rank(d, q, kv, mlp, 1) == f.block_parameters(d, q, kv, mlp)
+    assert count(one_device.shapes(d, q, kv, mlp)) == d_ff.block_parameters(d, q, kv, mlp)
+    assert count(one_device.swiglu_shapes(d, mlp)) == d_ff.swiglu_parameters(d, mlp)
+    assert d_ff.block_parameters_on_rank(d, q, kv, mlp, 1) == d_ff.block_parameters(d, q, kv, mlp)

@@ -137,7 +137,7 @@ def test_an_answer_of_ones_own_needs_no_answers(monkeypatch: pytest.MonkeyPatch)
         (dict(ranks=2, d=66), ["66", "8 heads", "64 or 72"]),
         (dict(ranks=2, kv_heads=3), ["3 kv heads", "2 or 4"]),
         (dict(ranks=4, heads=32, kv_heads=3, d=96), ["3 kv heads"]),
-        (dict(ranks=4, f=258), ["258", "256 or 260"]),
+        (dict(ranks=4, d_ff=258), ["258", "256 or 260"]),
         (dict(ranks=2, vocab=100), ["100", "257"]),
         (dict(ranks=2, batch=0), ["batch=0"]),
         (dict(ranks=2, only="blocks"), ["'blocks'", "block"]),

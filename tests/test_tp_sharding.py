@@ -57,7 +57,7 @@ def test_kv_heads_table(heads: int, kv: int, ranks: int, held: int | None) -> No
         ((64, 8, 8, 256, 100, -2), ["ranks=-2"]),
         ((60, 8, 8, 256, 100, 2), ["d = 60", "60 % 8 = 4", "6 or 10 heads", "56 or 64"]),
         ((64, 8, 3, 256, 100, 2), ["3 kv heads", "8 % 3 = 2", "2 or 4 kv heads"]),
-        ((64, 8, 8, 254, 100, 4), ["f = 254", "254 % 4 = 2", "252 or 256"]),
+        ((64, 8, 8, 254, 100, 4), ["d_ff = 254", "254 % 4 = 2", "252 or 256"]),
         ((64, 8, 8, 256, 0, 4), ["vocab=0"]),
     ],
 )
@@ -72,7 +72,7 @@ def test_what_a_refusal_offers_works() -> None:
     """Every rank count offered is accepted; so are the KV heads offered for the ranks asked."""
     with pytest.raises(ValueError) as caught:
         sharding.check_shape(96, 24, 8, 384, None, 3)
-    offered = re.search(r"f = 384, (.*) ranks work", str(caught.value))
+    offered = re.search(r"d_ff = 384, (.*) ranks work", str(caught.value))
     for ranks in map(int, re.findall(r"\d+", offered.group(1))):
         sharding.check_shape(96, 24, 8, 384, None, ranks)
     for kv in map(int, re.findall(r"\d+", str(caught.value).rsplit("query heads,", 1)[1])):
@@ -86,8 +86,8 @@ def test_vocabulary_is_padded_or_refused() -> None:
 
 
 def test_gated_width_is_that_of_one_part() -> None:
-    """2f = 6 divides by 2, f = 3 does not: refused. f = 4: accepted."""
-    with pytest.raises(ValueError, match=r"f = 3 .* 3 % 2 = 1 .*fused width 6.*2 or 4"):
+    """2·d_ff = 6 divides by 2, d_ff = 3 does not: refused. d_ff = 4: accepted."""
+    with pytest.raises(ValueError, match=r"d_ff = 3 .* 3 % 2 = 1 .*fused width 6.*2 or 4"):
         legality.check_width(3, 2, gated=True)
     legality.check_width(4, 2, gated=True)
 
@@ -108,17 +108,17 @@ def test_cut_and_assemble_are_inverse(
     case: tuple[int, int, int], head_dim: int, vocab: int
 ) -> None:
     heads, kv, ranks = case
-    d, f = heads * head_dim, 2 * ranks
-    sharding.check_shape(d, heads, kv, f, vocab, ranks)
-    shapes = one_device.shapes(d, heads, kv, f, vocab) | one_device.swiglu_shapes(d, f)
+    d, d_ff = heads * head_dim, 2 * ranks
+    sharding.check_shape(d, heads, kv, d_ff, vocab, ranks)
+    shapes = one_device.shapes(d, heads, kv, d_ff, vocab) | one_device.swiglu_shapes(d, d_ff)
     weights = one_device.make_weights(shapes)
     shards = [sharding.cut_weights(weights, heads, kv, r, ranks) for r in range(ranks)]
     whole, apart = sharding.assemble(shards, weights, heads, kv)
     assert apart == 0
     assert all(torch.equal(whole[name], weights[name]) for name in weights)
-    block = one_device.shapes(d, heads, kv, f)
+    block = one_device.shapes(d, heads, kv, d_ff)
     held = sum(shards[0][name].numel() for name in block)
-    assert held == formulas.block_parameters_on_rank(d, heads, kv, f, ranks)
+    assert held == formulas.block_parameters_on_rank(d, heads, kv, d_ff, ranks)
     assert shards[0]["head_w"].shape[1] * ranks == formulas.padded_vocab(vocab, ranks)
 
 

@@ -1,6 +1,6 @@
 """From a function to a finished run: start torchrun, watch it, end it, read what the ranks wrote.
 
-    launch(fn, ranks=4) ─► folder with the job ─► supervisor ─► torchrun ─► ranks ─► reports ─► Run
+launch(fn, ranks=4) ─► folder with the job ─► supervisor ─► torchrun ─► ranks ─► reports ─► Run
 """
 
 import os

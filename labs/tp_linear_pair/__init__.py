@@ -60,19 +60,19 @@ def run(
     d: int = 64,
     heads: int = 8,
     kv_heads: int = 8,
-    f: int | None = None,
+    d_ff: int | None = None,
     vocab: int = text.VOCAB,
     **mine: Callable,
 ) -> Result:
     """The lab on `ranks` real ranks, and on the smaller worlds that `ranks` holds.
 
     only: some of SECTIONS; worlds: other worlds to hold against one device (None: 1, 2, … ranks);
-    mode: "warm" or "cold"; f: MLP width, 4 d by default; mine: functions of your own, by the name
-    of the exercise, in place of the course's answers.
+    mode: "warm" or "cold"; d_ff: MLP width, 4 d by default; mine: functions of your own, by the
+    name of the exercise, in place of the course's answers.
 
     Raises ValueError, before anything is launched, for a shape that the ranks cannot share.
     """
-    shape = Shape(batch, length, d, heads, kv_heads, 4 * d if f is None else f, vocab)
+    shape = Shape(batch, length, d, heads, kv_heads, 4 * d if d_ff is None else d_ff, vocab)
     sections = _sections(only)
     _check(shape, ranks, mine)
     result = Result(TOPIC, dict(ranks=ranks, seed=seed, dtype=str(dtype), **shape.to_dict()))
@@ -93,7 +93,7 @@ def _parts(
     """The functions that these sections call: the learner's where attempted, else the answers."""
     needed = {name for section in sections for name in _NEEDS[section]}
     parts = {name: reference(f"{TOPIC}.{name}", mine.get(name)) for name in PARTS if name in needed}
-    given = {n: f for n, f in mine.items() if not f.__module__.startswith("solutions.")}
+    given = {n: fn for n, fn in mine.items() if not fn.__module__.startswith("solutions.")}
     own = [name for name in given if parts.get(name) is given[name]]
     blank = [name for name in given if name in parts and name not in own]
     if own:
@@ -124,13 +124,13 @@ def _check(shape: Shape, n: int, mine: dict[str, Callable]) -> None:
             f"vocab={shape.vocab} was asked for; the text has {text.VOCAB} tokens (256 bytes and "
             "an end), so it must be that or more"
         )
-    legality.check_shape(shape.d, shape.heads, shape.kv_heads, shape.f, shape.vocab, n)
+    legality.check_shape(shape.d, shape.heads, shape.kv_heads, shape.d_ff, shape.vocab, n)
 
 
 def _worlds(n: int, asked: Iterable[int] | None, shape: Shape) -> list[int]:
     """Smaller worlds first, `n` last: its run is the one that the result keeps."""
     if asked is None:
-        legal = legality.legal_ranks(shape.heads, shape.kv_heads, shape.f)
+        legal = legality.legal_ranks(shape.heads, shape.kv_heads, shape.d_ff)
         asked = [w for w in (1, 2, 4) if w < n and w in legal]
     return [*(w for w in asked if w != n), n]
 

@@ -110,9 +110,9 @@ def _row_first(job: Job, run: Run) -> list[Check]:
             equal(f"{job.section}: all-reduces {phase}", got, 2, "a rank", "GELU needs the sum")
         )
         got = on_every_rank(run, lambda r, w=where: run.ledger.payload_bytes(rank=r, **w))
-        wanted = batch * length * (job.shape.f + d) * e
+        wanted = batch * length * (job.shape.d_ff + d) * e
         found.append(
-            equal(f"{job.section}: payload {phase}", got, wanted, "bytes a rank", "B·T·(f+d)·e")
+            equal(f"{job.section}: payload {phase}", got, wanted, "bytes a rank", "B·T·(d_ff+d)·e")
         )
     return found
 

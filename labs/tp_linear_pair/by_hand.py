@@ -27,7 +27,7 @@ def run_here() -> int:
     with by_hand.joined() as joined:
         shape, n = Shape(vocab=text.VOCAB), dist.get_world_size()
         try:
-            check_shape(shape.d, shape.heads, shape.kv_heads, shape.f, shape.vocab, n)
+            check_shape(shape.d, shape.heads, shape.kv_heads, shape.d_ff, shape.vocab, n)
         except ValueError as refused:
             if dist.get_rank() == 0:
                 print(refused)

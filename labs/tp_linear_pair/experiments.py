@@ -21,14 +21,14 @@ from labs.tp_linear_pair.parallel_block import Parts
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a model and its batch. f is the MLP's width, vocab the tokens there are."""
+    """Sizes of a model and its batch. d_ff is the MLP's width, vocab the tokens there are."""
 
     batch: int = 4
     length: int = 64
     d: int = 64
     heads: int = 8
     kv_heads: int = 8
-    f: int = 256
+    d_ff: int = 256
     vocab: int = 257
 
     def __str__(self) -> str:
@@ -73,17 +73,18 @@ def _vocabulary_by_hand(
 def _row_first(parts: Parts, x: torch.Tensor, w: Weights, early: bool) -> torch.Tensor:
     """The other order, rows of A first: (B, T, d) -> (B, T, d).
 
-    w["up_w"] holds rows (d/t, f), w["up_b"] the whole bias. GELU needs the whole sum, so a second
-    collective stands between the layers; with `early` it is left out, and GELU acts on summands.
+    w["up_w"] holds rows (d/t, d_ff), w["up_b"] the whole bias. GELU needs the whole sum, so a
+    second collective stands between the layers; with `early` it is left out, and GELU acts on
+    summands.
     """
     rank, n = dist.get_rank(), dist.get_world_size()
     mine = parts["copy_to_ranks"](x).chunk(n, dim=-1)[rank]  # (B, T, d/t)
-    summand = mine @ w["up_w"]  # (B, T, f)
+    summand = mine @ w["up_w"]  # (B, T, d_ff)
     if early:
         hidden = parts["reduce_from_ranks"](F.gelu(summand + w["up_b"] / n))
     else:
         hidden = F.gelu(parts["reduce_from_ranks"](summand) + w["up_b"])
-    own = parts["copy_to_ranks"](hidden).chunk(n, dim=-1)[rank]  # (B, T, f/t)
+    own = parts["copy_to_ranks"](hidden).chunk(n, dim=-1)[rank]  # (B, T, d_ff/t)
     return parts["row_parallel"](own, w["down_w"], w["down_b"])
 
 

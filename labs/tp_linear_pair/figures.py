@@ -61,25 +61,26 @@ def parity(result: Result) -> Picture:
     )
 
 
-def shards(d: int, f: int, ranks: int) -> Picture:
+def shards(d: int, d_ff: int, ranks: int) -> Picture:
     """Which part of A and of B each rank holds, to scale."""
     drawn, (left, right) = figure.axes(height=2.4, columns=2)
     for rank in range(ranks):
         style = dict(facecolor=COLOURS[rank % 6], hatch=HATCHES[rank % 6], edgecolor="white")
-        left.add_patch(_box(rank * f / ranks, 0, f / ranks, d, style))
-        left.text((rank + 0.5) * f / ranks, d / 2, f"rank {rank}", ha="center", fontsize=7,
+        left.add_patch(_box(rank * d_ff / ranks, 0, d_ff / ranks, d, style))
+        left.text((rank + 0.5) * d_ff / ranks, d / 2, f"rank {rank}", ha="center", fontsize=7,
                   bbox=dict(facecolor="white", edgecolor="none", pad=1))  # fmt: skip
-        right.add_patch(_box(0, rank * f / ranks, d, f / ranks, style))
-        right.text(d / 2, (rank + 0.5) * f / ranks, f"rank {rank}", ha="center", fontsize=7,
+        right.add_patch(_box(0, rank * d_ff / ranks, d, d_ff / ranks, style))
+        right.text(d / 2, (rank + 0.5) * d_ff / ranks, f"rank {rank}", ha="center", fontsize=7,
                    bbox=dict(facecolor="white", edgecolor="none", pad=1))  # fmt: skip
-    for ax, name, size in ((left, "A by columns", (f, d)), (right, "B by rows", (d, f))):
+    for ax, name, size in ((left, "A by columns", (d_ff, d)), (right, "B by rows", (d, d_ff))):
         ax.set(xlim=(0, size[0]), ylim=(size[1], 0), title=f"{name}: ({size[1]}, {size[0]})")
         ax.title.set_fontsize(9)
         ax.set_aspect("equal")
         ax.set_xticks([])
         ax.set_yticks([])
     return figure.picture(
-        drawn, f"A ({d}, {f}) cut by columns and B ({f}, {d}) by rows, one part a rank, t={ranks}."
+        drawn,
+        f"A ({d}, {d_ff}) cut by columns and B ({d_ff}, {d}) by rows, one part a rank, t={ranks}.",
     )
 
 

@@ -76,7 +76,7 @@ def _inputs(
 
 
 def _weights(name: str, at: Shape, seed: int, dtype: torch.dtype) -> one_device.Weights:
-    shapes = one_device.shapes(at.d, at.heads, at.kv_heads, at.f, at.vocab)
-    shapes |= one_device.swiglu_shapes(at.d, at.f)
+    shapes = one_device.shapes(at.d, at.heads, at.kv_heads, at.d_ff, at.vocab)
+    shapes |= one_device.swiglu_shapes(at.d, at.d_ff)
     wanted = EXPERIMENTS[name].weights
     return one_device.make_weights({k: shapes[k] for k in wanted}, seed, dtype)

@@ -3,7 +3,7 @@
 Pure Python, so that a lab can refuse before anything is launched. The rules:
     q heads    a multiple of the ranks
     kv heads   a multiple of the ranks, or a divisor of them: then each is copied t/kv times
-    MLP width  a multiple of the ranks; of a fused [gate | up] it is f that counts, not 2f
+    MLP width  a multiple of the ranks; of a fused [gate | up] it is d_ff that counts, not 2·d_ff
     vocabulary any: it is padded to a multiple of the ranks (unless padding is turned off)
 """
 
@@ -17,12 +17,12 @@ def legal_kv(kv_heads: int, ranks: int) -> bool:
     return kv_heads % ranks == 0 or ranks % kv_heads == 0
 
 
-def legal_ranks(heads: int, kv_heads: int, f: int | None = None) -> list[int]:
+def legal_ranks(heads: int, kv_heads: int, d_ff: int | None = None) -> list[int]:
     """Every number of ranks that these heads (and this MLP width, if given) allow."""
     return [
         ranks
         for ranks in range(1, heads + 1)
-        if heads % ranks == 0 and legal_kv(kv_heads, ranks) and (f is None or f % ranks == 0)
+        if heads % ranks == 0 and legal_kv(kv_heads, ranks) and (d_ff is None or d_ff % ranks == 0)
     ]
 
 
@@ -59,7 +59,7 @@ def check_shape(
     d: int,
     heads: int,
     kv_heads: int,
-    f: int,
+    d_ff: int,
     vocab: int | None,
     ranks: int,
     *,
@@ -67,21 +67,21 @@ def check_shape(
 ) -> None:
     """Refuse a block that `ranks` ranks cannot share, in a sentence with the nearest that work.
 
-    d, heads, kv_heads, f, vocab   the whole model's; vocab None: no embedding and no head
+    d, heads, kv_heads, d_ff, vocab   the whole model's; vocab None: no embedding and no head
     pad_vocab   False: an indivisible vocabulary is refused too
 
     Raises ValueError; None is returned when all is well.
     """
-    named = {"d": d, "heads": heads, "kv_heads": kv_heads, "f": f, "ranks": ranks}
+    named = {"d": d, "heads": heads, "kv_heads": kv_heads, "d_ff": d_ff, "ranks": ranks}
     if vocab is not None:
         named["vocab"] = vocab
     for name, number in named.items():
         if number < 1:
             raise ValueError(f"{name}={number} was asked for; it must be 1 or more.")
     check_heads(d, heads, kv_heads)
-    _check_query_heads(heads, kv_heads, f, ranks)
-    _check_kv_heads(heads, kv_heads, f, ranks)
-    check_width(f, ranks)
+    _check_query_heads(heads, kv_heads, d_ff, ranks)
+    _check_kv_heads(heads, kv_heads, d_ff, ranks)
+    check_width(d_ff, ranks)
     if vocab is not None and not pad_vocab and vocab % ranks:
         raise ValueError(
             f"A vocabulary of {vocab} columns cannot be shared by {ranks} ranks without padding: "
@@ -107,27 +107,29 @@ def check_heads(d: int, heads: int, kv_heads: int) -> None:
         )
 
 
-def check_width(f: int, ranks: int, *, gated: bool = False) -> None:
+def check_width(d_ff: int, ranks: int, *, gated: bool = False) -> None:
     """Refuse an MLP width that `ranks` ranks cannot share. Raises ValueError.
 
-    f is the width of one part. For a fused [gate | up] of 2f columns that is what must divide: with
-    f = 3 and 2 ranks, 2f = 6 divides, yet a rank would hold a gate without its up.
+    d_ff is the width of one part. For a fused [gate | up] of 2·d_ff columns that is what must
+    divide: with d_ff = 3 and 2 ranks, 2·d_ff = 6 divides, yet a rank would hold a gate without its
+    up.
     """
-    if f % ranks == 0:
+    if d_ff % ranks == 0:
         return
     fused = (
-        f" (of the fused width {2 * f} each rank needs a share of gate and the same share of up)"
+        f" (of the fused width {2 * d_ff} each rank needs a share of gate and the same share of up)"
         if gated
         else ""
     )
-    some = _words(r for r in range(1, min(f, 64) + 1) if f % r == 0)
+    some = _words(r for r in range(1, min(d_ff, 64) + 1) if d_ff % r == 0)
     raise ValueError(
-        f"An MLP of width f = {f} cannot be shared by {ranks} ranks: {f} % {ranks} = {f % ranks}"
-        f"{fused}. With f = {f}, {some} ranks work; with {ranks} ranks, f = {_multiples(f, ranks)}."
+        f"An MLP of width d_ff = {d_ff} cannot be shared by {ranks} ranks: "
+        f"{d_ff} % {ranks} = {d_ff % ranks}{fused}. With d_ff = {d_ff}, {some} ranks work; "
+        f"with {ranks} ranks, d_ff = {_multiples(d_ff, ranks)}."
     )
 
 
-def _check_query_heads(heads: int, kv_heads: int, f: int, ranks: int) -> None:
+def _check_query_heads(heads: int, kv_heads: int, d_ff: int, ranks: int) -> None:
     if heads % ranks == 0:
         return
 
@@ -141,11 +143,12 @@ def _check_query_heads(heads: int, kv_heads: int, f: int, ranks: int) -> None:
         instead = f"with {ranks} ranks, {_multiples(heads, ranks)} query heads and as many kv heads"
     raise ValueError(
         f"{heads} query heads cannot be shared by {ranks} ranks: "
-        f"{heads} % {ranks} = {heads % ranks}. {_ranks_that_work(heads, kv_heads, f)}; {instead}."
+        f"{heads} % {ranks} = {heads % ranks}. "
+        f"{_ranks_that_work(heads, kv_heads, d_ff)}; {instead}."
     )
 
 
-def _check_kv_heads(heads: int, kv_heads: int, f: int, ranks: int) -> None:
+def _check_kv_heads(heads: int, kv_heads: int, d_ff: int, ranks: int) -> None:
     if legal_kv(kv_heads, ranks):
         return
     clash = f"{kv_heads} % {ranks} = {kv_heads % ranks}"
@@ -158,16 +161,16 @@ def _check_kv_heads(heads: int, kv_heads: int, f: int, ranks: int) -> None:
     near = _nearest(kv_heads, filter(legal, range(1, heads + 1)))
     raise ValueError(
         f"{kv_heads} kv heads cannot be shared by {ranks} ranks: {clash}. "
-        f"{_ranks_that_work(heads, kv_heads, f)}; with {ranks} ranks and {heads} query heads, "
+        f"{_ranks_that_work(heads, kv_heads, d_ff)}; with {ranks} ranks and {heads} query heads, "
         f"{near} kv heads."
     )
 
 
-def _ranks_that_work(heads: int, kv_heads: int, f: int) -> str:
+def _ranks_that_work(heads: int, kv_heads: int, d_ff: int) -> str:
     """Rank counts for these heads, and for the MLP width too unless that leaves 1 rank only."""
-    both = legal_ranks(heads, kv_heads, f)
+    both = legal_ranks(heads, kv_heads, d_ff)
     if len(both) > 1:
-        return f"With these heads and f = {f}, {_words(both)} ranks work"
+        return f"With these heads and d_ff = {d_ff}, {_words(both)} ranks work"
     return f"With these heads {_words(legal_ranks(heads, kv_heads))} ranks work"
 
 

@@ -18,7 +18,7 @@ Weights = dict[str, torch.Tensor]
 def mlp(
     x: torch.Tensor, a: torch.Tensor, a_bias: torch.Tensor, b: torch.Tensor, b_bias: torch.Tensor
 ) -> torch.Tensor:
-    """Z = GELU(X A + a) B + b: (B, T, d), (d, f), (f,), (f, d), (d,) -> (B, T, d)."""
+    """Z = GELU(X A + a) B + b: (B, T, d), (d, d_ff), (d_ff,), (d_ff, d), (d,) -> (B, T, d)."""
     return F.gelu(x @ a + a_bias) @ b + b_bias
 
 
@@ -29,9 +29,10 @@ def swiglu(
     down: torch.Tensor,
     down_bias: torch.Tensor,
 ) -> torch.Tensor:
-    """A gated MLP, (SiLU(gate) * up) down, with [gate | up] fused in one (d, 2f) matrix.
+    """A gated MLP, (SiLU(gate) * up) down, with [gate | up] fused in one (d, 2·d_ff) matrix.
 
-    (B, T, d), (d, 2f), (2f,), (f, d), (d,) -> (B, T, d). Source: Shazeer, "GLU variants", 2020.
+    (B, T, d), (d, 2·d_ff), (2·d_ff,), (d_ff, d), (d,) -> (B, T, d).
+    Source: Shazeer, "GLU variants", 2020.
     """
     gate, up = (x @ gate_up + gate_up_bias).chunk(2, dim=-1)
     return (F.silu(gate) * up) @ down + down_bias
@@ -106,7 +107,7 @@ def model(
 
 
 def shapes(
-    d: int, heads: int, kv_heads: int, f: int, vocab: int | None = None
+    d: int, heads: int, kv_heads: int, d_ff: int, vocab: int | None = None
 ) -> dict[str, tuple[int, ...]]:
     """Name and shape of each weight of the block; with `vocab` also of the model around it."""
     qkv = (heads + 2 * kv_heads) * (d // heads)
@@ -119,9 +120,9 @@ def shapes(
         "out_b": (d,),
         "norm2_w": (d,),
         "norm2_b": (d,),
-        "up_w": (d, f),
-        "up_b": (f,),
-        "down_w": (f, d),
+        "up_w": (d, d_ff),
+        "up_b": (d_ff,),
+        "down_w": (d_ff, d),
         "down_b": (d,),
     }
     if vocab is None:
@@ -130,9 +131,14 @@ def shapes(
     return block_shapes | around
 
 
-def swiglu_shapes(d: int, f: int) -> dict[str, tuple[int, ...]]:
+def swiglu_shapes(d: int, d_ff: int) -> dict[str, tuple[int, ...]]:
     """Name and shape of every weight of the gated MLP."""
-    return {"gate_up_w": (d, 2 * f), "gate_up_b": (2 * f,), "down_w": (f, d), "down_b": (d,)}
+    return {
+        "gate_up_w": (d, 2 * d_ff),
+        "gate_up_b": (2 * d_ff,),
+        "down_w": (d_ff, d),
+        "down_b": (d,),
+    }
 
 
 def make_weights(

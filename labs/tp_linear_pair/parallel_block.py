@@ -52,13 +52,13 @@ def mlp(parts: Parts, x: torch.Tensor, shard: Weights) -> torch.Tensor:
 
     GELU acts on each column alone, so it needs no message between the two layers.
     """
-    hidden = F.gelu(parts["column_parallel"](x, shard["up_w"], shard["up_b"]))  # (B, T, f/t)
+    hidden = F.gelu(parts["column_parallel"](x, shard["up_w"], shard["up_b"]))  # (B, T, d_ff/t)
     return parts["row_parallel"](hidden, shard["down_w"], shard["down_b"])
 
 
 def swiglu(parts: Parts, x: torch.Tensor, shard: Weights) -> torch.Tensor:
     """The gated MLP: (B, T, d) -> (B, T, d). The shard holds gate columns, then as many up."""
-    both = parts["column_parallel"](x, shard["gate_up_w"], shard["gate_up_b"])  # (B, T, 2f/t)
+    both = parts["column_parallel"](x, shard["gate_up_w"], shard["gate_up_b"])  # (B, T, 2·d_ff/t)
     gate, up = both.chunk(2, dim=-1)
     return parts["row_parallel"](F.silu(gate) * up, shard["down_w"], shard["down_b"])
 
