@@ -115,9 +115,11 @@ class Result:
             notes = "<div><b>Not measured here: the committed reference result.</b></div>" + notes
         return (
             f"<div><b>{escape(self.topic)}: {held} of {len(self.checks)} checks ok</b></div>{notes}"
+            f"<details{'' if self.ok and len(self.checks) > 9 else ' open'}>"
+            "<summary>each check: measured beside its formula</summary>"
             "<table><thead><tr><th></th><th>check</th><th>measured</th><th></th>"
             f"<th>formula or bound</th><th>unit</th><th>source</th></tr></thead>"
-            f"<tbody>{rows}</tbody></table>"
+            f"<tbody>{rows}</tbody></table></details>"
         )
 
     def plot(self) -> object:

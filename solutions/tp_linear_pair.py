@@ -58,7 +58,8 @@ def copy_to_ranks(x: torch.Tensor, group: dist.ProcessGroup | None = None) -> to
 
     x       any shape, the same values on every rank of `group`
     group   process group; None is the world
-    returns x's values, its shape, as part of the graph. No communication forward.
+    returns x's values, in its shape, so that gradients flow back through it. No communication
+            forward.
 
     Backward: each rank arrives with the gradient of its own part of the work only. Every rank must
     leave with the gradient of the whole. Leave x and incoming gradients unchanged.
@@ -82,9 +83,9 @@ def reduce_from_ranks(x: torch.Tensor, group: dist.ProcessGroup | None = None) -
 def column_parallel(x: torch.Tensor, w_shard: torch.Tensor, b_shard: torch.Tensor) -> torch.Tensor:
     """A linear layer y = x @ w + b whose columns are shared out over the world's ranks.
 
-    x        (B, T, d)    the same on every rank
-    w_shard  (d, d_ff/t)     this rank's columns
-    b_shard  (d_ff/t,)       their biases
+    x        (B, T, d)       the same on every rank
+    w_shard  (d, d_ff/t)     this rank's columns, already cut
+    b_shard  (d_ff/t,)       their biases, already cut
     returns  (B, T, d_ff/t)  this rank's columns of y
 
     Nothing is sent forward. The gradient of x must be whole on every rank.
@@ -95,10 +96,10 @@ def column_parallel(x: torch.Tensor, w_shard: torch.Tensor, b_shard: torch.Tenso
 def row_parallel(x_shard: torch.Tensor, w_shard: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     """A linear layer z = x @ w + bias whose rows are shared out over the world's ranks.
 
-    x_shard  (B, T, d_ff/t)  this rank's columns of the input
-    w_shard  (d_ff/t, d)     the rows that meet them
-    bias     (d,)         the same on every rank
-    returns  (B, T, d)    the whole z, the same on every rank
+    x_shard  (B, T, d_ff/t)  this rank's columns of the input, already cut
+    w_shard  (d_ff/t, d)     the rows that meet them, already cut
+    bias     (d,)            the same on every rank
+    returns  (B, T, d)       the whole z, the same on every rank
 
     One all-reduce forward, none backward. Value and every gradient as on one device, also the
     bias's.
@@ -138,18 +139,20 @@ def attention_heads(
     """Causal self-attention with the heads shared out over the world's ranks.
 
     x        (B, T, d)                   the same on every rank
-    w_qkv    (d, (q_heads+2*kv_heads)*hd)   this rank's columns, in the order [Q | K | V]
+    w_qkv    (d, (q_heads+2*kv_heads)*hd)   this rank's columns, already cut: [Q | K | V]
     b_qkv    ((q_heads+2*kv_heads)*hd,)  their biases
     w_o      (q_heads*hd, d)             this rank's rows of the output projection
     b_o      (d,)                        the same on every rank
     q_heads, kv_heads   heads THIS rank holds; kv_heads divides q_heads; hd = w_o.shape[0]/q_heads
-    copies   process group of the ranks that hold the same KV heads; None where each is held once
+    copies   process group of the ranks that hold the same KV heads. None: each is held once, and
+             nothing is to be summed over copies (f with group None would take the whole world)
     returns  (B, T, d)                   the same on every rank
 
     Heads lie side by side in the columns, hd columns each. Query head i attends with KV head
     i // (q_heads // kv_heads). Scores are scaled by hd ** -0.5. One all-reduce forward.
     Where KV heads are copied, every copy must end with the gradient of the whole head (K and V,
-    weights and biases), although each rank's query heads see a part of it.
+    weights and biases), although each rank's query heads see a part of it. The gradient of x must
+    stay what it is without copies.
     """
     batch, sequence, _ = x.shape
     head_dim = w_o.shape[0] // q_heads

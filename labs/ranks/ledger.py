@@ -25,7 +25,7 @@ class Ledger:
     """Rows of all ranks, with sums over what one asks for."""
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:
-        self.rows = sorted(rows, key=lambda r: (r.section, r.rank, r.op, r.axis, r.phase))
+        self.rows = sorted(rows, key=_order)
 
     def where(
         self,
@@ -86,6 +86,13 @@ class Ledger:
             for line in self._lines()
         )
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _order(row: Row) -> tuple:
+    """By section and rank; within them forward stands before backward, as it runs."""
+    phases = ("forward", "backward")
+    phase = phases.index(row.phase) if row.phase in phases else len(phases)
+    return (row.section, row.rank, row.axis, phase, row.phase, row.op)
 
 
 _HEAD = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from matplotlib.patches import FancyArrowPatch, Patch, Rectangle
+
 from labs import figure, formulas
 from labs.figure import BLUE, COLOURS, GREEN, HATCHES, MARKERS, ORANGE, Picture
 from labs.predictions import gaps
@@ -21,14 +23,16 @@ def traffic(result: Result) -> Picture:
     for i, shape in enumerate(dict.fromkeys(p["shape"] for p in points)):
         mine = [p for p in points if p["shape"] == shape]
         size = mine[0]["payload"]
-        ts = range(1, largest + 1)
+        ts = [1 + step * (largest - 1) / 60 for step in range(61)]
         ax.plot(ts, [formulas.ring_all_reduce_bytes(size, t) / 1e3 for t in ts],
                 color=COLOURS[i], lw=1)  # fmt: skip
         ax.plot([p["ranks"] for p in mine], [p["sent"] / 1e3 for p in mine],
                 MARKERS[i], color=COLOURS[i], label=shape)  # fmt: skip
     ax.set(xlabel="tensor-parallel ranks t", ylabel="kB sent a rank, one block",
            xticks=sorted({p["ranks"] for p in points}))  # fmt: skip
-    ax.set_title("Four all-reduces: lines 4 · 2(t-1)/t · B·T·d·e, marks counted", fontsize=10)
+    ax.set_title("Traffic rises towards 8·B·T·d·e and never shrinks with t", fontsize=10)
+    ax.text(0.98, 0.04, "lines: 4 · 2(t-1)/t · B·T·d·e    marks: counted", fontsize=8, ha="right",
+            transform=ax.transAxes)  # fmt: skip
     ax.legend(frameon=False, fontsize=8)
     worst = max(abs(p["sent"] - p["formula"]) for p in points)
     return figure.picture(
@@ -54,7 +58,15 @@ def parity(result: Result) -> Picture:
     ax.invert_yaxis()
     ax.set_xlim(floor, 10)
     ax.set_xlabel("largest difference / bound (1 is the limit)")
-    ax.set_title("Ranks against one device", fontsize=10)
+    ax.legend(
+        handles=[Patch(facecolor=BLUE, label="output"),
+                 Patch(facecolor=ORANGE, hatch=HATCHES[1], label="gradients")],
+        frameon=False, fontsize=8, loc="lower right",
+    )  # fmt: skip
+    title = "Ranks against one device: every difference is within its bound"
+    if not all(c.ok for c in rows):
+        title = "Ranks against one device: a bar past the line is a fault"
+    ax.set_title(title, fontsize=10)
     over = sum(not c.ok for c in rows)
     return figure.picture(
         drawn, f"{len(rows)} comparisons with one device; {over} of them over their bound."
@@ -84,10 +96,34 @@ def shards(d: int, d_ff: int, ranks: int) -> Picture:
     )
 
 
-def _box(x: float, y: float, width: float, height: float, style: dict):  # noqa: ANN202
-    from matplotlib.patches import Rectangle
-
+def _box(x: float, y: float, width: float, height: float, style: dict) -> Rectangle:
     return Rectangle((x, y), width, height, **style)
+
+
+def flow(ranks: int) -> Picture:
+    """The way of x through the pair: each rank alone until the one sum at the end."""
+    stations = ("x\n(B, T, d)", "· Aᵢ\ncolumns", "GELU", "· Bᵢ\nrows", "its summand\n(B, T, d)")
+    drawn, (ax,) = figure.axes(height=0.7 + 0.55 * ranks)
+    for rank in range(ranks):
+        ax.text(-0.75, rank, f"rank {rank}", va="center", fontsize=8)
+        for at, text in enumerate(stations):
+            style = dict(facecolor="white", edgecolor=COLOURS[rank % 6], lw=1.5)
+            ax.add_patch(_box(at - 0.36, rank - 0.36, 0.72, 0.72, style))
+            ax.text(at, rank, text, ha="center", va="center", fontsize=7)
+            arrow = dict(arrowstyle="->", mutation_scale=8, color="grey")
+            ax.add_patch(FancyArrowPatch((at + 0.36, rank), (at + 0.64, rank), **arrow))
+    style = dict(facecolor=ORANGE, edgecolor="black", hatch="..", alpha=0.6)
+    ax.add_patch(_box(4.64, -0.4, 0.5, ranks - 0.2, style))
+    ax.text(4.89, (ranks - 1) / 2, "all-reduce", rotation=90, ha="center", va="center", fontsize=8,
+            bbox=dict(facecolor="white", edgecolor="none", pad=1))  # fmt: skip
+    ax.text(5.3, (ranks - 1) / 2, "z\non every\nrank", ha="left", va="center", fontsize=8)
+    ax.set(xlim=(-0.9, 5.9), ylim=(ranks - 0.4, -0.6))
+    ax.axis("off")
+    return figure.picture(
+        drawn,
+        f"On each of {ranks} ranks x goes through its columns of A, GELU and its rows of B without "
+        "a message; one all-reduce at the end sums the summands into z on every rank.",
+    )
 
 
 def links(batch: int, length: int, d: int, element_bytes: int, ranks: int) -> Picture:
@@ -106,17 +142,24 @@ def links(batch: int, length: int, d: int, element_bytes: int, ranks: int) -> Pi
     ax.invert_yaxis()
     ax.set_xlim(0, max(times) * 1.25)
     ax.set_xlabel("ms a layer, computed: full rate, no latency")
-    ax.set_title(f"B={batch} T={length} d={d} e={element_bytes} t={ranks}", fontsize=9)
+    ax.set_title(f"One layer's messages: {times[0]:.0f} ms on NVLink, {times[1]:.0f} to "
+                 f"{times[2]:.0f} ms between nodes", fontsize=10)  # fmt: skip
+    ax.text(0.98, 0.9, f"B={batch} T={length} d={d} e={element_bytes} t={ranks}", fontsize=8,
+            ha="right", transform=ax.transAxes)  # fmt: skip
     told = ", ".join(
         f"{link.name} {value:.2f} ms" for link, value in zip(known, times, strict=True)
     )
     return figure.picture(drawn, f"Time of a layer's tensor-parallel traffic: {told}.")
 
 
-def predictions() -> Picture:
-    """Every prediction so far against its measurement, as measured = 1."""
+def predictions() -> Picture | None:
+    """Every prediction so far against its measurement, as measured = 1; a sentence without any."""
     made = [c for c in gaps() if c.gap is not None]
-    drawn, (ax,) = figure.axes(height=0.9 + 0.3 * max(1, len(made)))
+    if not made:
+        print("No predictions yet. Put numbers in the predict(...) cells and run this one again.")
+        return None
+    drawn, (ax,) = figure.axes(height=1.0 + 0.3 * len(made))
+    ax.margins(y=0.2)
     for i, one in enumerate(made):
         ax.plot([1, 1 + one.gap], [i, i], color="grey", lw=1)
         ax.plot(1 + one.gap, i, "o", color=BLUE)
@@ -124,7 +167,5 @@ def predictions() -> Picture:
     ax.set_yticks(range(len(made)), [c.name for c in made], fontsize=8)
     ax.invert_yaxis()
     ax.set_xlabel("your prediction / measurement")
-    if not made:
-        ax.text(0.5, 0.5, "no predictions yet", transform=ax.transAxes, ha="center")
     hit = sum(c.gap == 0 for c in made)
     return figure.picture(drawn, f"{len(made)} predictions, {hit} of them exact.")

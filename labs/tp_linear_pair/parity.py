@@ -21,6 +21,7 @@ class _Compared:
     output: equality.Gap
     gradient: equality.Gap
     gradients: int
+    over: list[str]  # the gradients that are over their bounds
     apart: float  # between ranks that hold the same weight
 
 
@@ -43,17 +44,19 @@ def parity(jobs: list[Job], wholes: list[one_device.Weights], run: Run, each: bo
     if each or len(held) == 1:
         rows = [(c.job.section, [c]) for c in held]
     else:
-        rows = [(f"all {len(held)} parts", held)]
+        rows = [("every part", held)]
     found = []
     for name, group in rows:
         out = max((c.output for c in group), key=_over)
         grad = max((c.gradient for c in group), key=_over)
         count = sum(c.gradients for c in group)
+        over = [wrong_name for c in group for wrong_name in c.over]
+        where = f"in {', '.join(over[:6])}" if over else ""
         at = f"{name}, t={n}"
         found.append(at_most(f"{at}: output on every rank", out.difference, out.bound, "", eps))
-        found.append(at_most(f"{at}: {count} gradients", grad.difference, grad.bound, "", eps))
+        found.append(at_most(f"{at}: {count} gradients", grad.difference, grad.bound, where, eps))
     apart = max(c.apart for c in held)
-    found.append(at_most(f"t={n}: copies of one weight have one gradient", apart, 0.0, "", "exact"))
+    found.append(at_most(f"t={n}: replicated weights get equal gradients", apart, 0.0, "", "exact"))
     for c in wrong:
         found.append(
             at_least(f"{c.job.section}, t={n}: how far it is off", c.output.difference,
@@ -76,7 +79,8 @@ def _compare(job: Job, weights: one_device.Weights, values: list[dict]) -> _Comp
             grads[f"x on rank {rank}"], want[f"x on rank {rank}"] = value["dx"], want["x"]
     want.pop("x", None)
     gaps = [equality.gap(key, grads[key], want[key], scale, _eps(job)) for key in want]
-    return _Compared(job, max(outs, key=_over), max(gaps, key=_over), len(gaps), apart)
+    over = [gap.name for gap in gaps if not gap.ok]
+    return _Compared(job, max(outs, key=_over), max(gaps, key=_over), len(gaps), over, apart)
 
 
 def _over(gap: equality.Gap) -> float:
