@@ -145,6 +145,45 @@ def test_two_functions_of_one_name_from_different_cells(notebook):
     assert notebook.first("each", notebook["kept"], notebook["part"]) == (("old", 1), ("new", 2))
 
 
+def test_a_name_assigned_anew_in_its_own_cell(notebook):
+    """The def counts, not `f = or_answer(f)` after it; an assignment that wraps does count."""
+    notebook.cell("""
+        import functools, torch
+        def handed_on(function):
+            return function
+        class _F(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return 2 * x
+        def f(x):
+            return float(_F.apply(x))
+        f = handed_on(f)
+    """).cell("""
+        def twice(function):
+            @functools.wraps(function)
+            def inner(x):
+                return 2 * function(x)
+            return inner
+        def g(x):
+            return x
+        def g(x):
+            return x + 1
+        g = handed_on(g)
+        def h(x):
+            return x
+        h = twice(h)
+        @twice
+        def k(x):
+            return x
+        k = handed_on(k)
+        def outer(x):
+            return f(x), g(x), again(x), h(x), k(x)
+        again = g
+    """)
+    assert notebook.first("f", torch.ones(())) == 2.0
+    assert notebook.first("outer", torch.ones(())) == (2.0, 2.0, 2.0, 2.0, 2.0)
+
+
 def test_an_edited_cell_is_the_one_that_runs(notebook):
     notebook.cell("def answer():\n    return 1\n")
     assert notebook.first("answer") == 1
@@ -256,7 +295,7 @@ def test_a_name_missing_from_the_source_is_told():
 
 def test_future_annotations_stay_in_force():
     tree = ast.parse("from __future__ import annotations\nx = 1\n")
-    assert [unpack._wanted(node, {"f"}) for node in tree.body] == [True, False]
+    assert [unpack._wanted(node, at, {7}) for at, node in enumerate(tree.body)] == [True, False]
 
 
 def test_in_a_real_kernel_a_traceback_names_the_cell_by_its_number():

@@ -27,6 +27,7 @@ class Cell:
     label: str  # as the reader knows it: "cell [5]", "answers.py"
     text: str
     names: tuple[str, ...] | None = None  # definitions to execute; None: all, and the imports
+    statements: tuple[int, ...] = ()  # where these stand among the text's top-level statements
     aliases: tuple[tuple[str, str], ...] = ()  # (name in use, name in its definition)
 
 
@@ -48,10 +49,20 @@ class Source:
 
 
 @dataclass
+class _Needed:
+    """What of one cell is needed."""
+
+    cell: Cell
+    names: set[str] = field(default_factory=set)
+    statements: set[int] = field(default_factory=set)
+    aliases: set[tuple[str, str]] = field(default_factory=set)
+
+
+@dataclass
 class _Gatherer:
     """Collects the cells and globals that one notebook function needs."""
 
-    cells: dict[str, tuple[Cell, set[str], set[tuple[str, str]]]] = field(default_factory=dict)
+    cells: dict[str, _Needed] = field(default_factory=dict)
     values: dict[str, object] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
     root: str = ""
@@ -67,17 +78,19 @@ class _Gatherer:
             raise ValueError("a lambda has no name to be found by; give it one with `def`")
         file, text = _text_of(thing)
         known_as = getattr(thing, "__name__", name)
-        node = _definition(ast.parse(text), name, known_as)
-        if node is None:
+        body = ast.parse(text).body
+        made_by = _made_by(body, thing, name, known_as)
+        if not made_by:
             raise ValueError(f"the definition of {name} was not found in its cell; run it again")
-        for used in sorted(uses(node)):  # what it uses is defined before it
-            if used in scope:
+        for used in sorted(set().union(*(uses(body[at]) for at in made_by))):
+            if used in scope:  # what it uses is defined before it
                 self.need(used, scope[used], scope)
-        _, names, aliases = self.cells.setdefault(file, (Cell(_label(file), text), set(), set()))
-        if name in defines(node):
-            names.add(name)
+        needed = self.cells.setdefault(file, _Needed(Cell(_label(file), text)))
+        needed.statements.update(made_by)
+        if any(name in defines(body[at]) for at in made_by):
+            needed.names.add(name)
         else:
-            aliases.add((name, known_as))
+            needed.aliases.add((name, known_as))
         # keep the order in which things are complete: re-insert the cell last
         self.cells[file] = self.cells.pop(file)
 
@@ -98,8 +111,8 @@ class _Gatherer:
             late += [key] if held else []
             todo += [new for new in self.values if new not in packed and new not in todo]
         cells = [
-            Cell(cell.label, cell.text, tuple(sorted(names)), tuple(sorted(aliases)))
-            for cell, names, aliases in self.cells.values()
+            Cell(n.cell.label, n.cell.text, *map(_in_order, (n.names, n.statements, n.aliases)))
+            for n in self.cells.values()
         ]
         return Source(name, cells, packed, tuple(late))
 
@@ -181,6 +194,40 @@ def _definition(tree: ast.Module, *names: str) -> ast.stmt | None:
     return None
 
 
+def _made_by(body: list[ast.stmt], thing: object, name: str, known_as: str) -> list[int]:
+    """The statements of a cell that made `thing`, by their place; empty where none did.
+
+    A function is what its `def` made, a class what its `class` made, even where the cell assigns to
+    the name later, as in `f = or_answer(f)`. Where an assignment made it (a lambda, or
+    `g = wrapped(f)`), all statements of both names count.
+    """
+    made = [at for at, node in enumerate(body) if _makes(node, thing, known_as)]
+    return made[-1:] or [at for at, node in enumerate(body) if {name, known_as} & defines(node)]
+
+
+def _makes(node: ast.stmt, thing: object, name: str) -> bool:
+    """Whether a `def` or `class` made `thing`: a function is known by the line of its code."""
+    if isinstance(thing, type):
+        return isinstance(node, ast.ClassDef) and node.name == name
+    if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return False
+    layers = 0
+    while hasattr(thing, "__wrapped__"):
+        thing, layers = thing.__wrapped__, layers + 1
+    code = getattr(thing, "__code__", None)
+    lines = {node.lineno, *(decorator.lineno for decorator in node.decorator_list)}
+    return (
+        code is not None
+        and code.co_name == node.name
+        and code.co_firstlineno in lines
+        and layers <= len(node.decorator_list)  # more: an assignment wrapped it once again
+    )
+
+
+def _in_order(found: set) -> tuple:
+    return tuple(sorted(found))
+
+
 def uses(node: ast.stmt) -> set[str]:
     """Names that a definition looks up outside itself; its own local names are not among them."""
 
@@ -197,7 +244,6 @@ def uses(node: ast.stmt) -> set[str]:
 
 
 def defines(node: ast.stmt) -> set[str]:
-    """The names that a top-level statement defines."""
     """Names that a top-level statement defines: a function, a class, an assigned name."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return {node.name}
@@ -256,7 +302,7 @@ def write(job: dict, function: Callable, args: tuple, kwargs: dict, folder: Path
             name=s.name,
             values=s.values,
             late=s.late,
-            cells=[(c.names, c.aliases) for c in s.cells],
+            cells=[(c.names, c.statements, c.aliases) for c in s.cells],
         )  # fmt: skip
         for s in sources
     ]

@@ -9,8 +9,6 @@ import types
 from collections.abc import Callable
 from pathlib import Path
 
-from labs.ranks.ship import defines
-
 
 class _Unpickler(pickle.Unpickler):
     def __init__(self, file: io.BytesIO, shipped: Callable[[object], object]) -> None:
@@ -50,11 +48,11 @@ def _build(source: dict, index: int, folder: Path) -> object:
             scope[name] = _Unpickler(packed, lambda inner: scope[inner]).load()
 
     load(set(source["values"]) - set(source["late"]))
-    for number, (names, aliases) in enumerate(source["cells"]):
+    for number, (names, statements, aliases) in enumerate(source["cells"]):
         file = folder / f"cell_{index}_{number}.py"
         tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
-        wanted = None if names is None else {*names, *(defined for _, defined in aliases)}
-        tree.body = [node for node in tree.body if _wanted(node, wanted)]
+        wanted = None if names is None else set(statements)
+        tree.body = [node for at, node in enumerate(tree.body) if _wanted(node, at, wanted)]
         before = dict(scope)
         exec(compile(tree, str(file), "exec"), scope)
         for name, defined in aliases:
@@ -70,11 +68,12 @@ def _build(source: dict, index: int, folder: Path) -> object:
     return scope[source["name"]]
 
 
-def _wanted(node: ast.stmt, names: set[str] | None) -> bool:
+def _wanted(node: ast.stmt, at: int, statements: set[int] | None) -> bool:
+    """Whether a rank executes the statement, which is number `at` of its cell."""
     if isinstance(node, ast.ImportFrom) and node.module == "__future__":
         return True
-    if names is not None:
-        return bool(defines(node) & names)
+    if statements is not None:
+        return at in statements
     if isinstance(node, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)):
         return True
     return isinstance(node, (ast.Assign, ast.AnnAssign)) and is_constant(node.value)
