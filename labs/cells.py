@@ -81,6 +81,8 @@ class Definitions:
             for node in cell.tree.body
             if name in _binds(node)
         ]
+        while len(found) > 1 and _hands_on(found[-1][1], name):
+            found.pop()
         if found and isinstance(found[-1][1], ast.Import):
             return [(index, node) for index, node in found if isinstance(node, ast.Import)]
         return found[-1:]
@@ -203,6 +205,11 @@ def _is_sent(node: ast.stmt) -> bool:
     if isinstance(node, (ast.Assign, ast.AnnAssign)):
         return is_constant(node.value)
     return isinstance(node, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef))
+
+
+def _hands_on(node: ast.stmt, name: str) -> bool:
+    """`f = or_answer(f)`: not sent, and made from the definition before it, which is."""
+    return isinstance(node, ast.Assign) and not _is_sent(node) and name in _names_used(node)
 
 
 def _names_used(node: ast.stmt) -> set[str]:

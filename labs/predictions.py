@@ -7,6 +7,7 @@ gaps()                                                 # every gap so far, for t
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 
 
@@ -20,6 +21,7 @@ class Comparison:
     formula: float | None
     simulator: float | None
     measured: float
+    near: str = ""  # a predicted name that is perhaps this one, misspelt
 
     @property
     def gap(self) -> float | None:
@@ -29,8 +31,9 @@ class Comparison:
         return (self.prediction - self.measured) / (abs(self.measured) or 1)
 
     def __repr__(self) -> str:
-        told = [f"you {_number(self.prediction)}" if self.prediction is not None else
-                "no prediction"]  # fmt: skip
+        told = ["no prediction" + (f" (did you mean {self.near}?)" if self.near else "")]
+        if self.prediction is not None:
+            told = [f"you {_number(self.prediction)}"]
         for label in ("formula", "simulator", "measured"):
             value = getattr(self, label)
             if value is not None:
@@ -42,6 +45,7 @@ class Comparison:
 
 
 _predicted: dict[str, float] = {}
+_asked: set[str] = set()  # every name that predict was given, also with `...`
 _compared: dict[str, Comparison] = {}
 
 
@@ -50,6 +54,7 @@ def predict(**numbers: object) -> None:
 
     Raises ValueError for what is not a number.
     """
+    _asked.update(numbers)
     for name, value in numbers.items():
         if value is ...:
             _predicted.pop(name, None)
@@ -69,8 +74,13 @@ def compare(
     simulator: float | None = None,
     unit: str = "",
 ) -> Comparison:
-    """Set the prediction of `name` beside formula, simulator and measurement."""
-    found = Comparison(name, unit, _predicted.get(name), formula, simulator, measured)
+    """Set the prediction of `name` beside formula, simulator and measurement.
+
+    Where nobody predicted that name but one that is nearly the same, the line asks for that one.
+    """
+    free = [] if name in _asked else [other for other in _predicted if other not in _compared]
+    near = (difflib.get_close_matches(name, free, n=1, cutoff=0.85) or [""])[0]
+    found = Comparison(name, unit, _predicted.get(name), formula, simulator, measured, near)
     _compared[name] = found
     return found
 

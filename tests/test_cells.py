@@ -38,6 +38,18 @@ def test_only_what_is_needed_and_line_by_line(tmp_path) -> None:
     ]
 
 
+def test_a_function_handed_on_under_its_own_name(tmp_path) -> None:
+    """`f = or_answer(f)` is not sent; the function that it hands on is."""
+    file = notebook(
+        tmp_path, "def f(x):\n    return x", "f = or_answer(f)", "def g(x):\n    return f(x)"
+    )
+    found = cells.read(file)
+    for name, counted in (("f", 1), ("g", 2)):
+        assert len(found.source(name).cells) == counted
+        assert found.source(name).cells[0].text == "def f(x):\n    return x"
+    assert found.notes == []
+
+
 def test_nothing_is_executed(tmp_path) -> None:
     mark = tmp_path / "mark"
     touch = f"open({str(mark)!r}, 'w')"

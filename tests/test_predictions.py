@@ -12,6 +12,7 @@ from labs.predictions import compare, gaps, predict
 def fresh(monkeypatch) -> None:
     monkeypatch.setattr(predictions, "_predicted", {})
     monkeypatch.setattr(predictions, "_compared", {})
+    monkeypatch.setattr(predictions, "_asked", set())
 
 
 def test_as_predicted(capsys) -> None:
@@ -38,6 +39,22 @@ def test_not_yet(capsys) -> None:
     assert "no prediction yet" in capsys.readouterr().out
     found = compare("n", measured=3)
     assert found.gap is None and repr(found) == "n: no prediction · measured 3"
+
+
+def test_a_misspelt_name() -> None:
+    """A name that was never predicted, beside one that nothing was compared with."""
+    predict(pair_forwards=1, other=2)
+    told = repr(compare("pair_forward", measured=1))
+    assert told == "pair_forward: no prediction (did you mean pair_forwards?) · measured 1"
+    assert "did you mean" not in repr(compare("elsewhere", measured=1))
+    predict(pair_forward=...)
+    assert repr(compare("pair_forward", measured=1)).startswith("pair_forward: no prediction ·")
+
+
+def test_a_near_name_with_a_comparison_of_its_own() -> None:
+    predict(gradient_q=1)
+    compare("gradient_q", measured=1)
+    assert compare("gradient_k", measured=1).near == ""
 
 
 @pytest.mark.parametrize("wrong", ["4", None, True, [4]])

@@ -149,3 +149,16 @@ def test_an_error_is_told_in_a_few_lines():
     assert sum(map(len, told)) < 4000
     assert told[0].startswith("rank 2: RuntimeError: xxx")
     assert told[1] == "  cell [3], line 2, in f"
+
+
+def test_the_cause_of_a_death_comes_first():
+    """A rank that cannot begin leaves torchrun's long words with the cause somewhere in them."""
+    frames = [f'  File "a.py", line {i}' for i in range(60)]
+    torchruns = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"
+    for after in ([], [torchruns, "====="]):
+        told = ["Traceback (most recent call last):", *frames, "ValueError: no port", *after]
+        shown = output.cause_first("\n".join(told)).splitlines()
+        assert shown[0] == "ValueError: no port" and len(shown) == 20
+        assert shown[1] == f"[… {len(told) - 18 - (not after)} lines left out …]"
+    assert output.cause_first("a\n\nb\n") == "b\na"
+    assert output.cause_first("") == ""

@@ -268,11 +268,16 @@ class _Attempt:
         for rank in noted or [rank for rank in self.gone if rank in mute]:
             told = f"rank {rank} ended without a word: {_how(codes.get(rank))}"
             if not (self.folder / f"out.{rank}").exists():  # before its output was its own
-                told += f"\n{output.clean(output.read_capped(self.folder / 'agent'), self.folder)}"
+                told += f"\n{self._agent()}"
             return rank, told.rstrip()
         return None
 
     def _died(self, silent: list[int], code: int) -> str:
-        said = output.clean(output.read_capped(self.folder / "agent"), self.folder)
         who = ", ".join(map(str, silent)) or "none"
-        return f"torchrun ended with {code}; ranks without a report: {who}\n{said}".rstrip()
+        told = f"torchrun ended with {code}; ranks without a report: {who}"
+        return f"{told}\n{self._agent()}".rstrip()
+
+    def _agent(self) -> str:
+        """What torchrun printed, its cause first."""
+        said = output.clean(output.read_capped(self.folder / "agent"), self.folder)
+        return output.cause_first(said)

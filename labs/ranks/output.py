@@ -8,6 +8,11 @@ import tempfile
 from pathlib import Path
 
 _STDLIB = sysconfig.get_paths()["stdlib"]
+# "ZeroDivisionError: division by zero" at the end of a traceback, also behind "[rank1]: ".
+_ERROR = re.compile(
+    r"(\[\w+\]: ?)?(?!torch\.distributed\.elastic)"
+    r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b"
+)
 CAP = 4000  # characters of one rank that are shown: half from its beginning, half from its end
 _SECRET_NAME = re.compile(
     r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|PRIVATE", re.IGNORECASE
@@ -78,3 +83,20 @@ def ordered(printed: dict[int, str], cap: int = 4 * CAP) -> str:
     if len(text) <= cap:
         return text
     return f"{text[: cap // 2]}\n[… {len(text) - cap:,} characters left out …]\n{text[-cap // 2 :]}"
+
+
+def cause_first(said: str, lines: int = 20) -> str:
+    """What a process said before it died: the line with the error first, then the last lines.
+
+    The error is the last line that names one; torchrun's own, that a rank failed, is none.
+    """
+    told = [line for line in said.splitlines() if line.strip()]
+    if not told:
+        return ""
+    named = [line for line in told if _ERROR.match(line)]
+    first = (named or told[-1:])[-1]
+    rest = told[:-1] if first is told[-1] else told
+    left_out = len(rest) - (lines - 2)
+    if left_out > 0:
+        rest = [f"[… {left_out} lines left out …]", *rest[left_out:]]
+    return "\n".join([first.strip(), *rest])

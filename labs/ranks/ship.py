@@ -176,7 +176,8 @@ def _may_be_cell(file: str) -> bool:
 
 def _defines_class(text: str, name: str) -> bool:
     try:
-        return isinstance(_definition(ast.parse(text), name), ast.ClassDef)
+        found = [node for node in ast.parse(text).body if name in defines(node)]
+        return any(isinstance(node, ast.ClassDef) for node in found)
     except SyntaxError:
         return False
 
@@ -184,14 +185,6 @@ def _defines_class(text: str, name: str) -> bool:
 def _unwrapped(thing: object) -> object:
     thing = thing.__func__ if isinstance(thing, (staticmethod, classmethod)) else thing
     return inspect.unwrap(thing) if isinstance(thing, types.FunctionType) else thing
-
-
-def _definition(tree: ast.Module, *names: str) -> ast.stmt | None:
-    """The last top-level statement that defines one of `names`."""
-    for node in reversed(tree.body):
-        if any(name in defines(node) for name in names):
-            return node
-    return None
 
 
 def _made_by(body: list[ast.stmt], thing: object, name: str, known_as: str) -> list[int]:
