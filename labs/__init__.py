@@ -12,10 +12,10 @@ import importlib
 _HOME = {
     "check": "labs.exercise",
     "hint": "labs.exercise",
+    "or_answer": "labs.exercise",
     "predict": "labs.predictions",
     "compare": "labs.predictions",
     "gaps": "labs.predictions",
-    "or_answer": "labs.answers",
     "reference": "labs.answers",
 }
 _MODULES = ("formulas", "ranks", "text", "tp_linear_pair")

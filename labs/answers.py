@@ -42,25 +42,6 @@ def reference(name: str, mine: Callable | Source | None = None) -> Callable | So
         raise Missing(f"the course has no answer named {function} in {topic}") from None
 
 
-def or_answer(mine: Callable) -> Callable:
-    """`mine` when it is attempted; else the course's answer, so that a notebook can go on.
-
-    Says which it is. Where there is no answer either, `mine` comes back as it is.
-    """
-    from labs.exercise import find
-
-    if attempted(mine):
-        return mine
-    exercise = find(mine.__name__)
-    try:
-        answer = reference(f"{exercise.topic}.{exercise.name}")
-    except Missing:
-        print(f"{exercise.name}: not attempted yet, and this copy of the course has no answers")
-        return mine
-    print(f"{exercise.name}: not attempted yet, so the course's answer stands in for it below")
-    return answer
-
-
 def attempted(function: Callable | Source) -> bool:
     """Whether a function does something: its body is more than a docstring and a placeholder."""
     tree = _tree(function)
@@ -77,11 +58,24 @@ def stubs_used(function: Callable | Source, names: Iterable[str]) -> list[str]:
         defined = [n for n in ast.walk(_tree(function)) if isinstance(n, ast.FunctionDef)]
         stubs = {n.name for n in defined if is_stub(n)}
     else:
-        scope = getattr(function, "__globals__", {})
-        used = getattr(getattr(function, "__code__", None), "co_names", ())
-        known = {name: scope[name] for name in names if name in used and name in scope}
-        stubs = {name for name, thing in known.items() if not attempted(thing)}
+        stubs = {name for name, thing in _called(function, names).items() if not attempted(thing)}
     return [name for name in names if name in stubs]
+
+
+def own_used(function: Callable | Source, names: Iterable[str]) -> list[str]:
+    """Which of these functions a function of this process calls that are not the course's."""
+    return [name for name, thing in _called(function, names).items() if is_own(thing)]
+
+
+def is_own(function: Callable) -> bool:
+    """Whether a function is the learner's, not an answer of the course."""
+    return not (getattr(function, "__module__", None) or "").startswith("solutions.")
+
+
+def _called(function: Callable | Source, names: Iterable[str]) -> dict[str, Callable]:
+    scope = getattr(function, "__globals__", {})
+    used = getattr(getattr(function, "__code__", None), "co_names", ())
+    return {name: scope[name] for name in names if name in used and name in scope}
 
 
 def is_stub(node: ast.FunctionDef) -> bool:

@@ -2,24 +2,28 @@
 
     check(row_parallel)      # the learner's function, found by its name; real ranks; a card
     hint("row_parallel")     # the next rung of the hint ladder
+    row_parallel = or_answer(row_parallel)     # the course's where the learner's is a stub
 
 A card never raises in a notebook. Under LABS_STRICT=1 (tests) a failed one does.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
 import secrets
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from html import escape
 
 from labs import topics
-from labs.answers import attempted, stubs_used
+from labs.answers import Missing, attempted, is_own, own_used, reference, stubs_used
 from labs.ranks.ship import Source
 
 PASSED, FAILED, NOT_ATTEMPTED, NOT_REACHED = "passed", "failed", "not attempted", "not reached"
+_PRINTED = 20  # lines of the ranks' output on a card that is not passed; a passed one shows 3
 _MARK = {PASSED: "✓", FAILED: "✗", NOT_ATTEMPTED: "·", NOT_REACHED: "·"}
 
 
@@ -30,7 +34,8 @@ class Verdict:
     name: str
     state: str
     detail: str = ""  # expected and got, or how large a difference and what its bound is
-    hint: str = ""  # names the fault, where it is known
+    hint: str = ""  # names the fault, where it is known; of what passed: what to know besides
+    output: str = ""  # what the ranks printed in the case that this is about
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ class Card:
     exercise: Exercise
     verdicts: list[Verdict]
     seconds: float
-    notes: tuple[str, ...] = ()  # what stands in the way, besides the verdicts' hints
+    notes: tuple[str, ...] = ()  # what stands in the way of a pass, besides the verdicts' hints
 
     @property
     def passed(self) -> int:
@@ -91,10 +96,21 @@ class Card:
     @property
     def advice(self) -> list[str]:
         """Hints that name a fault, each once; else where to find the ladder."""
-        named = list(dict.fromkeys([*self.notes, *(v.hint for v in self.verdicts if v.hint)]))
-        if self.ok:
-            return []
-        return named or [f'hint("{self.exercise.name}") shows a hint']
+        told = [v.hint for v in self.verdicts if v.hint and (v.state == PASSED) == self.ok]
+        named = list(dict.fromkeys([*self.notes, *told]))
+        return named or ([] if self.ok else [f'hint("{self.exercise.name}") shows a hint'])
+
+    @property
+    def printed(self) -> list[str]:
+        """What the ranks printed, ordered by rank and capped: of the case that failed, if one did.
+
+        Of a passed answer a few lines, of the first case.
+        """
+        told = [v for v in self.verdicts if v.state == FAILED] or self.verdicts
+        lines = [line[:200] for line in told[0].output.splitlines()] if told else []
+        most = 3 if self.ok else _PRINTED
+        more = [f"… {len(lines) - most} lines more"] if len(lines) > most else []
+        return lines[:most] + more
 
     def __repr__(self) -> str:
         lines = [self.title]
@@ -102,6 +118,8 @@ class Card:
             detail = verdict.detail and ": " + verdict.detail.replace("\n", "\n      ")
             lines.append(f"  {_MARK[verdict.state]} {verdict.name}{detail}")
         lines += [f"  → {text}" for text in self.advice]
+        if self.printed:
+            lines += ["  printed:", *(f"    {line}" for line in self.printed)]
         if self.seconds:
             lines.append(f"  {self.seconds:.1f} s")
         return "\n".join(lines)
@@ -113,6 +131,9 @@ class Card:
             for v in self.verdicts
         )
         advice = "".join(f"<div>→ {escape(text)}</div>" for text in self.advice)
+        if self.printed:
+            told = escape("\n".join(self.printed))
+            advice += f"<div>printed:<pre style='margin:0 0 0 1em'>{told}</pre></div>"
         took = f"<div><small>{self.seconds:.1f} s</small></div>" if self.seconds else ""
         colour = "#009E73" if self.ok else "#D55E00" if self.attempted else "#56B4E9"
         return (
@@ -146,11 +167,7 @@ def not_attempted(exercise: Exercise) -> Card:
 
 def judged(function: Callable | Source) -> Card:
     """The card of an answer, whatever it says: `check` without LABS_STRICT."""
-    name = getattr(function, "__name__", None)
-    if name is None or not callable(function) and not isinstance(function, Source):
-        raise ValueError(
-            f"check needs the function itself, as in check(row_parallel): {function!r}"
-        )
+    name = _name_of(function)
     exercise = find(name)
     if not attempted(function):
         return not_attempted(exercise)
@@ -158,9 +175,36 @@ def judged(function: Callable | Source) -> Card:
     card = Card(exercise, exercise.judge(function, seed()), time.monotonic() - begun)
     if card.ok:
         return card
-    stubs = stubs_used(function, [other for other in exercises(exercise.topic) if other != name])
-    notes = tuple(f"{stub}, which {name} calls, is not attempted yet" for stub in stubs)
-    return replace(card, notes=notes)
+    others = [other for other in exercises(exercise.topic) if other != name]
+    stubs = stubs_used(function, others)
+    notes = [f"{stub}, which {name} calls, is not attempted yet" for stub in stubs]
+    notes += [
+        f"{other}, which {name} calls, did not pass its last check"
+        for other in own_used(function, others)
+        if other not in stubs and _last.get(other) is False
+    ]
+    return replace(card, notes=tuple(notes))
+
+
+def _name_of(function: Callable | Source) -> str:
+    """The name that finds the exercise. Raises ValueError for what has none."""
+    name = getattr(function, "__name__", None)
+    if name is None or not callable(function) and not isinstance(function, Source):
+        raise ValueError(
+            f"check needs the function itself, as in check(row_parallel): {function!r}"
+        )
+    owner = getattr(function, "__self__", None)
+    if name != "apply" or not isinstance(owner, type):
+        return name
+    main = vars(sys.modules["__main__"])  # the name that a notebook gave to it
+    meant = next((known for known in exercises() if main.get(known) == function), "NAME")
+    given = [p for p in inspect.signature(owner.forward).parameters if p != "ctx"]
+    told = ", ".join(f"{p}=None" if p == "group" else p for p in given)
+    raise ValueError(
+        f"an exercise is found by the function's name, and that of {owner.__name__}.apply is "
+        f"'apply'; wrap it:\n\ndef {meant}({told}):\n"
+        f"    return {owner.__name__}.apply({', '.join(given)})"
+    )
 
 
 def seed() -> int:
@@ -180,17 +224,40 @@ def check(function: Callable | Source) -> Card:
     card that is not passed raises CheckFailed.
     """
     card = judged(function)
+    if card.attempted:
+        _last[card.exercise.name] = card.ok
     if os.environ.get("LABS_STRICT") == "1" and not card.ok:
         raise CheckFailed(repr(card))
     return card
 
 
+def or_answer(mine: Callable) -> Callable:
+    """`mine` when it is attempted; else the course's answer, so that a notebook can go on.
+
+    Says which it is. Where there is no answer either, `mine` comes back as it is.
+    """
+    exercise = find(_name_of(mine))
+    if attempted(mine):
+        failed = _last.get(exercise.name) is False
+        yours = "yours, though its last check failed" if failed else "yours"
+        print(f"{exercise.name}: {yours if is_own(mine) else 'the answer of the course'}")
+        return mine
+    try:
+        answer = reference(f"{exercise.topic}.{exercise.name}")
+    except Missing:
+        print(f"{exercise.name}: not attempted yet, and this copy of the course has no answers")
+        return mine
+    print(f"{exercise.name}: not attempted yet, so the course's answer stands in for it below")
+    return answer
+
+
+_last: dict[str, bool] = {}  # whether the last check of an exercise in this process passed
 _rung: dict[str, int] = {}
 
 
 def hint(name: str | Callable) -> None:
     """Print the next hint for an exercise; after the last, start again with the first."""
-    exercise = find(name if isinstance(name, str) else name.__name__)
+    exercise = find(name if isinstance(name, str) else _name_of(name))
     at = _rung.get(exercise.name, 0) % len(exercise.hints)
     _rung[exercise.name] = at + 1
     print(f"hint {at + 1} of {len(exercise.hints)}: {exercise.hints[at]}")

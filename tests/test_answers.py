@@ -9,9 +9,9 @@ import sys
 import pytest
 
 import solutions.tp_linear_pair as answers
-from labs import reference
-from labs.answers import Missing, attempted, or_answer, stubs_used
-from labs.exercise import exercises
+from labs import exercise, reference
+from labs.answers import Missing, attempted, own_used, stubs_used
+from labs.exercise import exercises, or_answer
 from labs.ranks import Cell, Source
 
 NAME = "tp_linear_pair.row_parallel"
@@ -61,7 +61,15 @@ class TestReference:
         assert or_answer(row_parallel) is answers.row_parallel
         assert "the course's answer stands in" in capsys.readouterr().out
         assert or_answer(answers.row_parallel) is answers.row_parallel
-        assert capsys.readouterr().out == ""
+        assert capsys.readouterr().out == "row_parallel: the answer of the course\n"
+
+    def test_or_answer_says_that_it_is_yours(self, capsys, monkeypatch) -> None:
+        mine = written("return x @ w + b")
+        failed = ", though its last check failed"
+        for last, told in ((None, ""), (True, ""), (False, failed)):
+            monkeypatch.setattr(exercise, "_last", {"row_parallel": last})
+            assert or_answer(mine) is mine
+            assert capsys.readouterr().out == f"row_parallel: yours{told}\n"
 
     def test_unknown_name(self) -> None:
         with pytest.raises(Missing, match="no answer named nothing in tp_linear_pair"):
@@ -104,6 +112,8 @@ class TestAttempted:
         scope: dict[str, object] = {"row_parallel": row_parallel}
         exec("def mlp(x):\n    return row_parallel(x, x, x) + len(x)", scope)
         assert stubs_used(scope["mlp"], ["row_parallel", "column_parallel"]) == ["row_parallel"]
+        assert own_used(scope["mlp"], ["row_parallel", "column_parallel"]) == ["row_parallel"]
+        assert own_used(answers.row_parallel, ["reduce_from_ranks"]) == []
 
 
 def test_answers_need_torch_only() -> None:

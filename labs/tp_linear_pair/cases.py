@@ -113,14 +113,20 @@ def row_parallel(ranks: int, draw: torch.Generator) -> Case:
 
 
 def cut_fused(ranks: int, draw: torch.Generator) -> Case:
-    """[gate | up] on two ranks, a bias of [Q | K | V] with narrower K and V on four.
+    """[gate | up] for two ranks, a bias of [Q | K | V] with narrower K and V for eight.
 
-    Nothing is sent. A fused width that divides is refused where that of a part does not.
+    The second is asked for shards of others, 7, 5, 3 and 1: who cuts is not who holds. Nothing is
+    sent. A fused width that divides is refused where that of a part does not.
     """
-    widths, odd = ([8, 8], [3, 3]) if ranks == 2 else ([16, 8, 8], [12, 6, 6])
-    rows = (5,) if ranks == 2 else ()
+    if ranks == 2:
+        rows, widths, odd, of, asked = (5,), [8, 8], [3, 3], 2, [0, 1]
+        label = "2 ranks, w (5, 16), widths [8, 8]"
+    else:
+        rows, widths, odd, of = (), [32, 8, 8], [20, 6, 6], 8
+        asked = [7 - 2 * rank for rank in range(ranks)]
+        label = f"a bias (48,), widths {widths}, shards {asked} of {of}"
     w = _normal(draw, *rows, sum(widths))
-    columns = [fused_columns(widths, rank, ranks) for rank in range(ranks)]
+    columns = [fused_columns(widths, rank, of) for rank in asked]
     back = [_normal(draw, *rows, len(columns[0])) for _ in range(ranks)]
     grads = []
     for rank in range(ranks):
@@ -128,14 +134,13 @@ def cut_fused(ranks: int, draw: torch.Generator) -> Case:
         grad[..., columns[rank]] = back[rank]
         grads.append({"w": grad})
     return Case(
-        ranks, f"{ranks} ranks, {'w' if rows else 'a bias'} {tuple(w.shape)}, widths {widths}",
-        [{"w": w.clone(), "widths": list(widths), "rank": rank, "ranks": ranks}
-         for rank in range(ranks)],
+        ranks, label,
+        [{"w": w.clone(), "widths": list(widths), "rank": rank, "ranks": of} for rank in asked],
         back,
         [w[..., columns[rank]] for rank in range(ranks)],
         grads,
         [],
-        refused={"w": _normal(draw, *rows, sum(odd)), "widths": odd, "rank": 0, "ranks": ranks},
+        refused={"w": _normal(draw, *rows, sum(odd)), "widths": odd, "rank": 0, "ranks": of},
     )  # fmt: skip
 
 

@@ -135,12 +135,14 @@ def judge_on_ranks(name: str, properties: tuple[str, ...]) -> Callable[..., list
             try:
                 seen = trial.run(function, case)
             except ranks.RunFailed as failed:
-                return _failed(properties, f"{case.label}\n{_of(failed)}", explain(str(failed)))
+                return _failed(properties, failed, name, function, f"{case.label}\n")
             except ValueError as refused:  # it cannot be sent to a rank
-                return _failed(properties, str(refused))
-            now = [_PROPERTIES[property](seen) for property in properties]
+                return _not_run(properties, Verdict(properties[0], FAILED, str(refused)))
+            now = [replace(_PROPERTIES[p](seen), output=seen.output) for p in properties]
             if any(verdict.state == FAILED for verdict in now):
                 now = _explained(now, diagnose(name, seen))
+            elif seen.in_graph:
+                now[0] = replace(now[0], hint=_IN_GRAPH)
             for verdict in now:
                 if verdict.name not in told or told[verdict.name].state == PASSED:
                     told[verdict.name] = verdict
@@ -149,15 +151,33 @@ def judge_on_ranks(name: str, properties: tuple[str, ...]) -> Callable[..., list
     return judge
 
 
-def _failed(properties: tuple[str, ...], why: str, hint: str = "") -> list[Verdict]:
-    """The answer could not be run to its end: nothing but the first property was reached."""
-    rest = [Verdict(name, NOT_REACHED) for name in properties[1:]]
-    return [Verdict(properties[0], FAILED, why, hint), *rest]
+_IN_GRAPH = (
+    "torch warns of this: dist.all_reduce inside the graph may be silently wrong, and its support "
+    "by autograd is deprecated. It is right here; a torch.autograd.Function says what you mean"
+)
 
 
-def _of(failed: ranks.RunFailed) -> str:
-    """What happened, without the lines of the course's own files that called the answer."""
-    return re.sub(r"\n  labs/.*\n    .*", "", str(failed))
+def _failed(
+    properties: tuple[str, ...], failed: ranks.RunFailed, name: str, function: Callable | Source,
+    where: str = "",
+) -> list[Verdict]:  # fmt: skip
+    """The answer could not be run to its end: what happened, its hint, what the ranks printed."""
+    why = str(failed).partition("\noutput of the ranks:\n")[0]
+    hint = explain(why, name, function)
+    # without the lines of the course's own files that called the answer
+    why = re.sub(r"\n  labs/.*\n    .*", "", why)
+    why = re.sub(
+        r"the limit of (\S+) s was reached; ended: (.*)",
+        r"the ranks were ended after \1 s: \2 had not come to an end",
+        why,
+    )
+    verdict = Verdict(properties[0], FAILED, where + why, hint, failed.run.output)
+    return _not_run(properties, verdict)
+
+
+def _not_run(properties: tuple[str, ...], first: Verdict) -> list[Verdict]:
+    """Nothing but the first property was reached."""
+    return [first, *(Verdict(name, NOT_REACHED) for name in properties[1:])]
 
 
 def _explained(verdicts: list[Verdict], hints: list[str]) -> list[Verdict]:
@@ -181,19 +201,19 @@ def _judge_allreduce_bytes(function: Callable | Source, seed: int) -> list[Verdi
     draw = random.Random(seed)
     asked = [(4096, 1), (4096, 2), (960, 3), (draw.randrange(1, 10**6) * 8, 4)]
     try:
-        got = ranks.launch(
+        done = ranks.launch(
             formula_on_rank, 1, args=(function, asked), limit=trial.LIMIT, status=False
-        ).values[0]
+        )
     except ranks.RunFailed as failed:
-        return _failed(("values",), _of(failed), explain(str(failed)))
+        return _failed(("values",), failed, "allreduce_bytes", function)
     except ValueError as refused:
-        return _failed(("values",), str(refused))
-    for (payload, size), value in zip(asked, got, strict=True):
+        return [Verdict("values", FAILED, str(refused))]
+    for (payload, size), value in zip(asked, done.values[0], strict=True):
         want = formulas.ring_all_reduce_bytes(payload, size)
         if not abs(value - want) <= 1e-9 * max(want, 1):
             told = f"payload {payload:,} bytes, {size} ranks: got {value:,}, expected {want:,.0f}"
-            return [Verdict("values", FAILED, told)]
-    return [Verdict("values", PASSED)]
+            return [Verdict("values", FAILED, told, output=done.output)]
+    return [Verdict("values", PASSED, output=done.output)]
 
 
 def _graded(
@@ -248,12 +268,17 @@ _ALL = (
         "attention_heads", "Attention over this rank's heads, grouped queries included.", 4, 30,
         ("Column-parallel in, heads apart, row-parallel out: you have both layers.",
          "(B, T, heads*hd) → view (B, T, heads, hd) → transpose (B, heads, T, hd), then back.",
-         "A copied KV head is replicated and enters a parallel region. What stands there?")
+         "The columns of w_qkv and b_qkv that make a copied KV head are replicated tensors: each "
+         "of their ranks does a part of the work with them. What stands where such tensors enter?",
+         "That is on the columns of K and V only, over the group `copies`, and only where there "
+         "are copies; the activations k and v stay as they are."),
     ),
     _graded(
         "vocab_parallel_loss", "Cross-entropy without ever holding all logits (extension).", 5, 45,
         ("loss = log(sum of exp(logit)) - target's logit; subtract the largest logit first.",
          "Largest, sum, and target's logit each need one all-reduce of (B, T).",
+         "Subtract rank * V/t from the target; a rank that does not hold it contributes 0 "
+         "(torch.where, not times 0); clamp before gather.",
          "Backward is softmax minus one at the target's column: no message, if you write it "
          "yourself."),
         MEMORY,

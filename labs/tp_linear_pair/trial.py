@@ -6,7 +6,9 @@ and backward and report raw tensors, the kernel compares. What is expected never
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -58,6 +60,7 @@ class Case:
 class Seen:
     """What came back."""
 
+    function: Callable | Source
     case: Case
     out: list[torch.Tensor]
     grads: list[dict[str, torch.Tensor | None]]
@@ -65,6 +68,8 @@ class Seen:
     refusal: str  # what rank 0 made of `case.refused`: "ValueError: ...", "accepted"
     ledger: Ledger
     largest_bytes: list[int]
+    output: str = ""  # what the ranks printed
+    in_graph: bool = False  # torch warned of a collective that it differentiated through
 
     def calls(self, rank: int) -> list[Traffic]:
         """What a rank sent, summed up by operation, phase and axis."""
@@ -99,8 +104,8 @@ def on_rank(
     Every input feeds something else as well, whose gradient of ones is taken off at the end: in a
     model a residual stream goes past each layer. A hook on the input itself would see both.
     """
-    rank = dist.get_rank()
-    given = dict(inputs[rank])
+    rank, device = dist.get_rank(), ranks.device()
+    given = _moved(inputs[rank], device)
     for name, members in groups.items():
         for one in members:  # every rank takes part in making each group
             group = dist.new_group(one)
@@ -111,8 +116,9 @@ def on_rank(
     leaves = {name: v for name, v in given.items() if name in before and v.is_floating_point()}
     for leaf in leaves.values():
         leaf.requires_grad_()
-    cotangent, untouched = cotangents[rank], cotangents[rank].clone()
-    with ranks.allocations(SECTION), ranks.section(SECTION):
+    cotangent = cotangents[rank].to(device)
+    untouched = cotangent.clone()
+    with _in_graph() as warned, ranks.allocations(SECTION), ranks.section(SECTION):
         out = function(*given.values())
         if not isinstance(out, torch.Tensor):
             raise TypeError(f"the function returned {type(out).__name__}, not a tensor")
@@ -125,8 +131,30 @@ def on_rank(
     changed = [name for name, was in before.items() if not torch.equal(was, given[name].detach())]
     if not torch.equal(cotangent, untouched):
         changed.append("the incoming gradient")
-    refusal = _refusal(function, refused) if refused else ""
-    return dict(out=out, grads=grads, changed=changed, refusal=refusal)
+    refusal = _refusal(function, _moved(refused, device)) if refused else ""
+    return dict(out=out, grads=grads, changed=changed, refusal=refusal, in_graph=bool(warned))
+
+
+def _moved(given: dict[str, object], device: torch.device) -> dict[str, object]:
+    """The same arguments, tensors on `device`."""
+    return {k: v.to(device) if isinstance(v, torch.Tensor) else v for k, v in given.items()}
+
+
+@contextlib.contextmanager
+def _in_graph() -> Iterator[list[str]]:
+    """Collects torch's warnings of a collective in the graph; others are shown as ever."""
+    found: list[str] = []
+    with warnings.catch_warnings():
+        shown = warnings.showwarning
+
+        def show(message: Warning | str, *rest: object, **more: object) -> None:
+            if "autograd kernel was not registered" in str(message):
+                found.append(str(message))
+            else:
+                shown(message, *rest, **more)
+
+        warnings.showwarning = show
+        yield found
 
 
 def _reached(out: torch.Tensor) -> set[int]:
@@ -163,6 +191,7 @@ def run(function: Callable | Source, case: Case) -> Seen:
     )
     largest = {m["rank"]: m["largest_bytes"] for m in done.memory if m["name"] == SECTION}
     return Seen(
+        function,
         case,
         [value["out"] for value in done.values],
         [value["grads"] for value in done.values],
@@ -170,4 +199,6 @@ def run(function: Callable | Source, case: Case) -> Seen:
         done.values[0]["refusal"],
         done.ledger,
         [largest[rank] for rank in range(case.ranks)],
+        done.output,
+        any(value["in_graph"] for value in done.values),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from labs.tp_linear_pair.faults import attention, layers, vocabulary
+from labs.tp_linear_pair.faults import attention, layers, reading, vocabulary
 from labs.tp_linear_pair.faults.fingerprints import common
 from labs.tp_linear_pair.trial import Seen
 
@@ -26,4 +26,5 @@ DIAGNOSES: dict[str, Callable[[Seen], list[str]]] = {
 
 def diagnose(exercise: str, seen: Seen) -> list[str]:
     """Hints for what came back, the most telling first; empty when nothing is recognised."""
-    return [*DIAGNOSES[exercise](seen), *common(seen)]
+    lost = [reading.LOST_RESULT] if reading.lost_all_reduce(seen.function) else []
+    return [*lost, *DIAGNOSES[exercise](seen), *common(seen)]

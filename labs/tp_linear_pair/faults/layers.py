@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 import torch
 
+from labs.tp_linear_pair.faults import reading
 from labs.tp_linear_pair.faults.fingerprints import (
     bias_gradient,
     every,
@@ -69,8 +72,11 @@ def column_parallel(seen: Seen) -> list[str]:
     parts = [case.cotangent[r] @ case.inputs[r]["w_shard"].detach().T for r in range(case.ranks)]
     if every(seen, lambda r: same(grad(seen, r, "x"), parts[r])):
         found.append(
-            "dX is one rank's part: copy_to_ranks (f) is missing at the entry, so nobody sums the "
-            "gradients of x"
+            "dX is one rank's part, although copy_to_ranks (f) is called: yours does not sum the "
+            "gradients (check(copy_to_ranks) tells), or it does not stand before x"
+            if reading.uses(seen.function, "copy_to_ranks")
+            else "dX is one rank's part: copy_to_ranks (f) is missing at the entry, so nobody sums "
+            "the gradients of x"
         )
     bias = [case.inputs[r]["b_shard"].detach() for r in range(case.ranks)]
     if every(seen, lambda r: same(seen.out[r], case.out[r] - bias[r])):
@@ -102,7 +108,12 @@ def row_parallel(seen: Seen) -> list[str]:
     if every(seen, lambda r: same(seen.out[r], case.out[r] - bias)):
         found.append("the bias is not added")
     if every(seen, lambda r: same(seen.out[r], parts[r] + bias)):
-        found.append("there is no all-reduce: each rank returns its own partial sum")
+        found.append(
+            "each rank returns its own partial sum, although reduce_from_ranks (g) is called: its "
+            "result is not used, or yours makes no all-reduce (check(reduce_from_ranks) tells)"
+            if reading.uses(seen.function, "reduce_from_ranks")
+            else "there is no all-reduce: each rank returns its own partial sum"
+        )
     if every(seen, lambda r: same(seen.out[r] - bias, (case.out[r] - bias) / n)):
         found.append(f"the partial products are averaged, a factor 1/{n}: they are to be summed")
     if values_ok(seen):
@@ -128,25 +139,56 @@ def row_parallel(seen: Seen) -> list[str]:
 
 
 def cut_fused(seen: Seen) -> list[str]:
-    case, n = seen.case, seen.case.ranks
-    w = case.inputs[0]["w"].detach()
-    widths = case.inputs[0]["widths"]
-    if every(seen, lambda r: same(seen.out[r], w.chunk(n, -1)[r])):
+    case, world = seen.case, seen.case.ranks
+    w, widths = case.inputs[0]["w"].detach(), case.inputs[0]["widths"]
+    n, asked = case.inputs[0]["ranks"], [given["rank"] for given in case.inputs]
+    parts = w.split(widths, -1)
+
+    def are(shard: Callable[[int], torch.Tensor]) -> bool:
+        """Whether each rank returned `shard` of the number that it was asked for."""
+        return every(seen, lambda r: same(seen.out[r], shard(asked[r])))
+
+    def of_each(pieces: Iterable[torch.Tensor], ranks: int, rank: int) -> torch.Tensor:
+        return torch.cat([piece.tensor_split(ranks, -1)[rank] for piece in pieces], -1)
+
+    if are(lambda rank: w.chunk(n, -1)[rank]):
         return [
             f"the matrix is cut into {n} equal runs of columns: rank 0 gets most of the first part "
             "and nothing of the last. Cut each part of [gate | up] or [Q | K | V] by itself"
         ]
     thirds = w.tensor_split(len(widths), -1)
-    cut = [torch.cat([p.tensor_split(n, -1)[r] for p in thirds], -1) for r in range(n)]
-    if len(set(widths)) > 1 and every(seen, lambda r: same(seen.out[r], cut[r])):
+    if len(set(widths)) > 1 and are(lambda rank: of_each(thirds, n, rank)):
         return [f"the parts are taken to be equally wide; their widths are {widths}"]
-    if w.dim() > 1 and every(seen, lambda r: same(seen.out[r], w.tensor_split(n)[r])):
+    if are(lambda rank: torch.cat([part[..., rank::n] for part in parts], -1)):
+        return [
+            f"a rank gets every {n}th column: its share of a part is a run of neighbours, so that "
+            "a head stays whole; rank::ranks takes strides"
+        ]
+    if w.dim() > 1 and are(lambda rank: w.tensor_split(n)[rank]):
         return ["the matrix is cut by rows: its columns are the outputs, and those are shared out"]
-    found = shuffled(seen)
+    if w.dim() > 1 and are(
+        lambda rank: torch.cat([part.tensor_split(n, -1)[rank] for part in parts])
+    ):
+        return ["the shares are put below each other: torch.cat needs dim=-1"]
+    found = []
+    if asked != list(range(world)):
+        if every(seen, lambda r: same(seen.out[r], of_each(parts, n, r))):
+            found.append(
+                f"the argument `rank` is not used: rank 0 was asked for shard {asked[0]} of {n}, "
+                "and cut the one of its own number. Who cuts a matrix need not be who holds it"
+            )
+        if every(seen, lambda r: same(seen.out[r], of_each(parts, world, r))) or every(
+            seen, lambda r: same(seen.out[r], of_each(parts, world, asked[r] % world))
+        ):
+            found.append(
+                f"the argument `ranks` is not used: {n} shards were asked for, not as many as "
+                "there are ranks here"
+            )
+    found = found or shuffled(seen)
     if not seen.refusal.startswith("ValueError"):
-        asked = case.refused["widths"]
+        odd = case.refused["widths"]
         found.append(
-            f"parts of {asked} columns cannot be shared by {n} ranks, although {sum(asked)} "
-            "divides: each width must divide by itself; else raise ValueError with the numbers"
+            f"parts of {odd} columns cannot be shared by {n} ranks, although {sum(odd)} divides: "
+            "each width must divide by itself; else raise ValueError with the numbers"
         )
     return found
