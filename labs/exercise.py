@@ -104,12 +104,12 @@ class Card:
     def printed(self) -> list[str]:
         """What the ranks printed, ordered by rank and capped: of the case that failed, if one did.
 
-        Of a passed answer a few lines, of the first case.
+        Of a passed answer a few lines, of its last case.
         """
         told = [v for v in self.verdicts if v.state == FAILED] or self.verdicts
         lines = [line[:200] for line in told[0].output.splitlines()] if told else []
         most = 3 if self.ok else _PRINTED
-        more = [f"… {len(lines) - most} lines more"] if len(lines) > most else []
+        more = [f"[… {len(lines) - most} more lines …]"] if len(lines) > most else []
         return lines[:most] + more
 
     def __repr__(self) -> str:

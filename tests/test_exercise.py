@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import sys
 import time
 
 import pytest
@@ -73,6 +74,8 @@ class TestRight:
             """,
         )
         assert card.ok, card
+        assert len(card.advice) == 1 and "may be silently wrong" in card.advice[0]
+        assert "UserWarning" not in repr(card)
 
 
 class TestNotAttempted:
@@ -174,6 +177,84 @@ class TestJudging:
         with pytest.raises(ValueError, match=r"no topic 'tp_linear'; did you mean tp_linear_pair"):
             exercises("tp_linear")
         assert topics.nearest("zzz", topics.TOPICS).startswith("there ")
+
+    def test_the_apply_of_a_function(self, monkeypatch) -> None:
+        """torch's usual idiom has the name 'apply': the card says what to write instead."""
+        for check_or in (check, exercise.or_answer, exercise.hint):
+            monkeypatch.setattr(
+                sys.modules["__main__"], "copy_to_ranks", _Copy.apply, raising=False
+            )
+            with pytest.raises(ValueError, match=r"wrap it") as refused:
+                check_or(_Copy.apply)
+            told = "def copy_to_ranks(x, group=None):\n    return _Copy.apply(x, group)"
+            assert told in str(refused.value)
+
+    def test_what_it_calls_failed_its_own_check(self, monkeypatch) -> None:
+        known = exercises()["column_parallel"]
+        scope: dict[str, object] = {"copy_to_ranks": lambda x: x}
+        exec("def column_parallel(x, w, b):\n    return copy_to_ranks(x) @ w + b", scope)
+        wrong = [exercise.Verdict(name, "failed") for name in known.properties]
+        never = dataclasses.replace(known, judge=lambda function, seed: wrong)
+        monkeypatch.setattr(exercise, "find", lambda name: never)
+        monkeypatch.setattr(exercise, "_last", {})
+        assert judged(scope["column_parallel"]).notes == ()
+        exercise._last["copy_to_ranks"] = False
+        told = "copy_to_ranks, which column_parallel calls, did not pass its last check"
+        assert judged(scope["column_parallel"]).advice == [told]
+        check(scope["column_parallel"])
+        assert exercise._last["column_parallel"] is False
+
+
+class _Copy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group):
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, None
+
+
+@pytest.mark.ranks
+class TestPrinted:
+    """print is the first tool: its lines stand on the card, ordered by rank and capped."""
+
+    def test_of_the_case_that_failed(self) -> None:
+        card = card_of(
+            "row_parallel",
+            """
+            def row_parallel(x_shard, w_shard, bias):
+                for line in range(9):
+                    print("line", line, dist.get_world_size())
+                z = reduce_from_ranks(x_shard @ w_shard)
+                return z + bias * (dist.get_world_size() == 2)
+            """,
+        )
+        assert not card.ok
+        assert card.printed[0] == "rank 0: line 0 4" and card.printed[9] == "rank 1: line 0 4"
+        assert len(card.printed) == 21 and card.printed[-1] == "[… 16 more lines …]"
+        assert "printed:\n    rank 0: line 0 4" in repr(card)
+        assert "rank 0: line 0 4" in card._repr_html_()
+
+    def test_shortened_where_it_passed(self) -> None:
+        card = card_of(
+            "row_parallel",
+            """
+            def row_parallel(x_shard, w_shard, bias):
+                print("<b>", "long" * 99)
+                print("two")
+                return reduce_from_ranks(x_shard @ w_shard) + bias
+            """,
+        )
+        assert card.ok and card.printed[1] == "rank 0: two"
+        assert len(card.printed) == 4 and card.printed[-1] == "[… 5 more lines …]"
+        assert (
+            all(len(line) <= 200 for line in card.printed) and "<b> long" not in card._repr_html_()
+        )
+
+    def test_of_a_crash_once(self) -> None:
+        card = card_of("row_parallel", "def row_parallel(x, w, b):\n    print('here')\n    1 / 0")
+        assert repr(card).count("rank 0: here") == 1 and "ZeroDivisionError" in repr(card)
 
 
 class TestCard:

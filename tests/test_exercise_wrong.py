@@ -18,6 +18,7 @@ from labs.tp_linear_pair import cases, legality, trial
 from labs.tp_linear_pair.faults import failures
 from tests.exercise_sources import card_of, source
 from tests.mutants.tp_linear_pair import MUTANTS, of
+from tests.mutants.tp_linear_pair.slips import PLAIN, SLIPS
 
 ON_RANKS = [name for name in exercises() if name != "allreduce_bytes"]
 
@@ -30,7 +31,7 @@ def test_mutants_fail_and_are_named(name: str, monkeypatch) -> None:
     Most are caught on 2 ranks already; the launch of 4, which cannot mend that, is left out then.
     """
     missed = []
-    for mutant in of(name):
+    for mutant in [*of(name), *(slip for slip in SLIPS if slip.exercise == name)]:
         for ranks in cases.WORLDS:
             with monkeypatch.context() as only:
                 only.setattr(cases, "WORLDS", (ranks,))
@@ -42,6 +43,12 @@ def test_mutants_fail_and_are_named(name: str, monkeypatch) -> None:
         else:
             missed.append(f"{mutant.name}: {'passes' if card.ok else f'no {absent} in {told}'}")
     assert not missed, "\n".join(missed)
+
+
+@pytest.mark.ranks
+def test_a_loss_without_a_backward_of_its_own_is_right() -> None:
+    """What most of the wrong losses above are made of."""
+    assert judged(source("vocab_parallel_loss", PLAIN)).ok
 
 
 def test_there_are_mutants_of_each_case() -> None:
@@ -191,6 +198,34 @@ class TestAnswersThatBreak:
 def test_failures_are_explained(failure: str, word: str) -> None:
     assert word in failures.explain(failure)
     assert bool(failures.explain(failure)) == bool(word)
+
+
+@pytest.mark.parametrize(
+    ("failure", "exercise", "word"),
+    [
+        ("split_with_sizes expects", "cut_fused", "dim=-1"),
+        ("split_with_sizes expects", "attention_heads", "q_heads"),
+        ("split_with_sizes expects", "row_parallel", ""),
+        ("index -3 is out of bounds for dimension 2", "vocab_parallel_loss", "clamp"),
+        ("index -3 is out of bounds for dimension 2", "attention_heads", ""),
+    ],
+)
+def test_a_hint_belongs_to_its_exercise(failure: str, exercise: str, word: str) -> None:
+    hint = failures.explain(failure, exercise)
+    assert word in hint and bool(hint) == bool(word)
+    assert "q_heads" not in hint or exercise == "attention_heads"
+
+
+def test_a_return_that_is_none() -> None:
+    """Which None it is, is read off the text."""
+    told = "rank 0: TypeError: the function returned NoneType, not a tensor"
+    for body, word in (
+        ("return dist.all_reduce(x)", "all_reduce returns None"),
+        ("dist.all_reduce(x)", "without a `return`"),
+        ("work = dist.all_reduce(x, async_op=True)\n    return work.wait()", "None already"),
+    ):
+        answer = source("reduce_from_ranks", f"def reduce_from_ranks(x, group=None):\n    {body}")
+        assert word in failures.explain(told, "reduce_from_ranks", answer)
 
 
 @pytest.mark.ranks

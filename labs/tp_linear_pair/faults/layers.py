@@ -139,7 +139,7 @@ def row_parallel(seen: Seen) -> list[str]:
 
 
 def cut_fused(seen: Seen) -> list[str]:
-    case, world = seen.case, seen.case.ranks
+    case = seen.case
     w, widths = case.inputs[0]["w"].detach(), case.inputs[0]["widths"]
     n, asked = case.inputs[0]["ranks"], [given["rank"] for given in case.inputs]
     parts = w.split(widths, -1)
@@ -161,8 +161,8 @@ def cut_fused(seen: Seen) -> list[str]:
         return [f"the parts are taken to be equally wide; their widths are {widths}"]
     if are(lambda rank: torch.cat([part[..., rank::n] for part in parts], -1)):
         return [
-            f"a rank gets every {n}th column: its share of a part is a run of neighbours, so that "
-            "a head stays whole; rank::ranks takes strides"
+            f"a rank gets columns that are {n} apart (rank::ranks takes strides): its share of a "
+            "part is a run of neighbours, so that a head stays whole"
         ]
     if w.dim() > 1 and are(lambda rank: w.tensor_split(n)[rank]):
         return ["the matrix is cut by rows: its columns are the outputs, and those are shared out"]
@@ -170,21 +170,7 @@ def cut_fused(seen: Seen) -> list[str]:
         lambda rank: torch.cat([part.tensor_split(n, -1)[rank] for part in parts])
     ):
         return ["the shares are put below each other: torch.cat needs dim=-1"]
-    found = []
-    if asked != list(range(world)):
-        if every(seen, lambda r: same(seen.out[r], of_each(parts, n, r))):
-            found.append(
-                f"the argument `rank` is not used: rank 0 was asked for shard {asked[0]} of {n}, "
-                "and cut the one of its own number. Who cuts a matrix need not be who holds it"
-            )
-        if every(seen, lambda r: same(seen.out[r], of_each(parts, world, r))) or every(
-            seen, lambda r: same(seen.out[r], of_each(parts, world, asked[r] % world))
-        ):
-            found.append(
-                f"the argument `ranks` is not used: {n} shards were asked for, not as many as "
-                "there are ranks here"
-            )
-    found = found or shuffled(seen)
+    found = _arguments_unused(seen, of_each, parts) or shuffled(seen)
     if not seen.refusal.startswith("ValueError"):
         odd = case.refused["widths"]
         found.append(
@@ -192,3 +178,29 @@ def cut_fused(seen: Seen) -> list[str]:
             "each width must divide by itself; else raise ValueError with the numbers"
         )
     return found
+
+
+def _arguments_unused(
+    seen: Seen,
+    share: Callable[[Iterable[torch.Tensor], int, int], torch.Tensor],
+    parts: Iterable[torch.Tensor],
+) -> list[str]:
+    """cut_fused asks torch.distributed for the rank, or for the number of ranks."""
+    world, n = seen.case.ranks, seen.case.inputs[0]["ranks"]
+    asked = [given["rank"] for given in seen.case.inputs]
+    why = "Who cuts a matrix need not be who holds the shard"
+    if asked == list(range(world)):
+        return []
+    if every(seen, lambda r: same(seen.out[r], share(parts, n, r))):
+        return [
+            f"the argument `rank` is not used: rank 0 was asked for shard {asked[0]} of {n}, and "
+            f"cut the one of its own number. {why}"
+        ]
+    if every(seen, lambda r: same(seen.out[r], share(parts, world, r))):
+        return [f"neither `rank` nor `ranks` is used, but what torch.distributed says. {why}"]
+    if every(seen, lambda r: same(seen.out[r], share(parts, world, asked[r] % world))):
+        return [
+            f"the argument `ranks` is not used: {n} shards were asked for, and there are {world} "
+            f"ranks here. {why}"
+        ]
+    return []

@@ -27,7 +27,7 @@ def attention_heads(x, w_qkv, b_qkv, w_o, b_o, q_heads, kv_heads, copies=None):
 """
 
 
-def _attention(*changes: tuple[str, str]) -> str:
+def attention_with(*changes: tuple[str, str]) -> str:
     """The right attention with the given places changed."""
     return changed(_ATTENTION, *changes)
 
@@ -38,7 +38,7 @@ _mutant(
     "the result is reshaped without moving the heads back beside hd: heads and tokens mix",
     "heads, order",
     "value gradient",
-    _attention(("y = y.transpose(1, 2).reshape(", "y = y.reshape(")),
+    attention_with(("y = y.transpose(1, 2).reshape(", "y = y.reshape(")),
 )
 _mutant(
     "attention_heads",
@@ -46,7 +46,7 @@ _mutant(
     "the heads are put together in the opposite order",
     "heads, order",
     "value gradient",
-    _attention(("y = y.transpose(1, 2).reshape(", "y = y.flip(1).transpose(1, 2).reshape(")),
+    attention_with(("y = y.transpose(1, 2).reshape(", "y = y.flip(1).transpose(1, 2).reshape(")),
 )
 _mutant(
     "attention_heads",
@@ -54,7 +54,7 @@ _mutant(
     "query head i uses KV head i % kv instead of i // (q/kv)",
     "kv head",
     "value gradient",
-    _attention(
+    attention_with(
         (
             "k, v = k.repeat_interleave(each, dim=1), v.repeat_interleave(each, dim=1)",
             "k, v = k.repeat(1, each, 1, 1), v.repeat(1, each, 1, 1)",
@@ -67,7 +67,7 @@ _mutant(
     "the columns are read as [q k v] a KV head, not as [Q | K | V]",
     "part",
     "value gradient",
-    _attention(
+    attention_with(
         (
             "q, k, v = qkv.split([q_heads * hd, kv_heads * hd, kv_heads * hd], dim=-1)",
             "q, k, v = qkv.view(batch, sequence, kv_heads, -1).split([each * hd, hd, hd], dim=-1)",
@@ -83,7 +83,7 @@ _mutant(
     "a token sees those after it",
     "causal",
     "value gradient",
-    _attention(("is_causal=True", "is_causal=False")),
+    attention_with(("is_causal=True", "is_causal=False")),
 )
 _mutant(
     "attention_heads",
@@ -91,7 +91,7 @@ _mutant(
     "no sum over the ranks after the output projection",
     "all-reduce",
     "value traffic",
-    _attention(("return row_parallel(y, w_o, b_o)", "return y @ w_o + b_o")),
+    attention_with(("return row_parallel(y, w_o, b_o)", "return y @ w_o + b_o")),
 )
 _mutant(
     "attention_heads",
@@ -99,7 +99,7 @@ _mutant(
     "the output bias is added on every rank before the sum",
     "bias, once",
     "value",
-    _attention(("return row_parallel(y, w_o, b_o)", "return reduce_from_ranks(y @ w_o + b_o)")),
+    attention_with(("return row_parallel(y, w_o, b_o)", "return reduce_from_ranks(y @ w_o + b_o)")),
 )
 _mutant(
     "attention_heads",
@@ -107,7 +107,7 @@ _mutant(
     "the gradients of copied KV heads are not summed over their copies",
     "copies",
     "gradient traffic",
-    _attention(("if copies is not None:", "if False:")),
+    attention_with(("if copies is not None:", "if False:")),
     copies=True,
 )
 _mutant(
@@ -116,7 +116,7 @@ _mutant(
     "the whole fused gradient is summed over the copies, that of the queries too",
     "copies, quer",
     "gradient traffic",
-    _attention(
+    attention_with(
         (
             "w_qkv = _sum_gradients_of_copies(w_qkv, q_heads * hd, copies)",
             "w_qkv = copy_to_ranks(w_qkv, copies)",
@@ -130,7 +130,7 @@ _mutant(
     "the K and V weights' gradients are summed over the copies, their biases' are not",
     "copies, bias",
     "gradient traffic",
-    _attention(("        b_qkv = _sum_gradients_of_copies(b_qkv, q_heads * hd, copies)\n", "")),
+    attention_with(("        b_qkv = _sum_gradients_of_copies(b_qkv, q_heads * hd, copies)\n", "")),
     copies=True,
 )
 _mutant(
@@ -139,7 +139,7 @@ _mutant(
     "x enters without f: its gradient is one rank's part",
     "f is missing",
     "gradient traffic",
-    _attention(("qkv = column_parallel(x, w_qkv, b_qkv)", "qkv = x @ w_qkv + b_qkv")),
+    attention_with(("qkv = column_parallel(x, w_qkv, b_qkv)", "qkv = x @ w_qkv + b_qkv")),
 )
 _mutant(
     "attention_heads",
@@ -147,7 +147,7 @@ _mutant(
     "the scores are not multiplied by hd ** -0.5",
     "scaled",
     "value gradient",
-    _attention(("is_causal=True", "is_causal=True, scale=1.0")),
+    attention_with(("is_causal=True", "is_causal=True, scale=1.0")),
 )
 _mutant(
     "attention_heads",
@@ -155,7 +155,7 @@ _mutant(
     "the scores are scaled by the whole d, not by one head's size",
     "scaled, head",
     "value gradient",
-    _attention(("is_causal=True", "is_causal=True, scale=d**-0.5")),
+    attention_with(("is_causal=True", "is_causal=True, scale=d**-0.5")),
 )
 _mutant(
     "attention_heads",
@@ -163,7 +163,7 @@ _mutant(
     "the columns are read as [Q | V | K]",
     "K and V",
     "value gradient",
-    _attention(("q, k, v = qkv.split(", "q, v, k = qkv.split(")),
+    attention_with(("q, k, v = qkv.split(", "q, v, k = qkv.split(")),
 )
 _mutant(
     "attention_heads",
@@ -171,7 +171,7 @@ _mutant(
     "(B, heads, T, hd) by a view, without the transpose: heads and tokens mix on the way in",
     "heads, tokens",
     "value gradient",
-    _attention(
+    attention_with(
         (
             "q.view(batch, sequence, q_heads, hd).transpose(1, 2)",
             "q.reshape(batch, q_heads, -1, hd)",
