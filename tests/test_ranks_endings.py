@@ -82,6 +82,26 @@ def test_a_value_that_cannot_be_reported_is_refused_with_its_place():
     assert "what the function returned is a object; a rank can report tensors" in done.failure
 
 
+def test_a_whole_number_too_long_to_report_is_refused_with_its_place():
+    done = failed(long_numbers, 1)
+    assert "what the function returned['long'] is a whole number of 16610 bits;" in done.failure
+    assert "text: hex(number)" in done.failure
+
+
+def long_numbers():
+    return {"fits": -(2**64) + 1, "long": 10**5000}
+
+
+def test_a_report_that_cannot_be_read_is_a_failure(monkeypatch):
+    def unreadable(path, **options):
+        raise RuntimeError("odd bytes\nand more")
+
+    monkeypatch.setattr("torch.load", unreadable)
+    done = failed(on_ranks.total, 2)
+    assert done.failure == "rank 0: ValueError: the file report.0 cannot be read: odd bytes"
+    assert done.values == [None, None]
+
+
 def odd_values():
     import enum
 

@@ -13,11 +13,12 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from labs.ranks import devices, environment, output, processes, ship
+from labs.ranks import devices, environment, output, ship
 from labs.ranks.run import Run, RunFailed, gather, is_victim, root_cause, tell
 from labs.ranks.status import Status
 from labs.ranks.supervised import SupervisorGone, supervisor
 from labs.ranks.supervisor import free_port
+from labs.ranks.traces import Traces
 
 COURSE = Path(__file__).resolve().parents[2]
 _RANK = Path(__file__).with_name("rank.py")
@@ -66,9 +67,9 @@ def launch(
         for _ in range(3):
             attempt = _Attempt(folder, placement, mode, limit, dict(env or {}), line)
             run = attempt.run()
-            if not attempt.port_taken() and not attempt.never_met:
+            if not attempt.traces.port_taken() and not attempt.never_met:
                 break
-            attempt.forget()
+            attempt.traces.forget()
         if run.failure:
             raise RunFailed(run)
         return run
@@ -105,6 +106,7 @@ class _Attempt:
     ) -> None:  # fmt: skip
         self.folder, self.placement, self.mode = folder, placement, mode
         self.limit, self.env, self.line = limit, env, line
+        self.traces = Traces(folder, placement.ranks)
         self.origin = time.time()
         self.why: str | None = None  # the reason, when it was ended from here
         self.never_met = False  # gloo could not connect the ranks, and none got to the function
@@ -154,72 +156,19 @@ class _Attempt:
                 return message["code"]
             if started is None:
                 continue
-            self.line.show(self._state())
+            self.line.show(self.traces.state())
             if self.why is None:
-                if first_end is None and self._someone_ended():
-                    first_end, self.gone = now, self._gone()
+                if first_end is None:
+                    self.gone = self.traces.gone()
+                    first_end = now if self.gone else None
                 if first_end is not None and now - first_end > _GRACE:
                     self.why = "ended"
                 elif now - started > self.limit:
                     self.why = f"the limit of {self.limit:g} s was reached"
-                elif self._prints_too_much():
+                elif self.traces.most_printed() > _OUTPUT_LIMIT:
                     self.why = f"a rank printed more than {_OUTPUT_LIMIT // 2**20} MiB"
                 if self.why:
                     process.end()
-
-    def _state(self) -> str:
-        states = []
-        for rank in range(self.placement.ranks):
-            try:
-                states.append((self.folder / f"state.{rank}").read_text(encoding="utf-8"))
-            except OSError:
-                return "starting"
-        order = {"rendezvous": 0, "running": 1, "done": 3}
-        return min(states, key=lambda state: (order.get(state, 2), len(state), state))
-
-    def _someone_ended(self) -> bool:
-        """A rank is gone without having reported that all was well."""
-        return bool(self._gone())
-
-    def _gone(self) -> list[int]:
-        found = []
-        for rank in range(self.placement.ranks):
-            try:
-                pid = int((self.folder / f"pid.{rank}").read_text() or 0)
-            except (OSError, ValueError):
-                continue
-            if pid and not processes.alive(pid) and not self._reported_well(rank):
-                found.append(rank)
-        return found
-
-    def _reported_well(self, rank: int) -> bool:
-        return (self.folder / f"report.{rank}").exists() and self._state_of(rank) == "done"
-
-    def _state_of(self, rank: int) -> str:
-        try:
-            return (self.folder / f"state.{rank}").read_text(encoding="utf-8")
-        except OSError:
-            return ""
-
-    def _prints_too_much(self) -> bool:
-        for rank in range(self.placement.ranks):
-            try:
-                if (self.folder / f"out.{rank}").stat().st_size > _OUTPUT_LIMIT:
-                    return True
-            except OSError:
-                pass
-        return False
-
-    def forget(self) -> None:
-        """Remove what this attempt left, so that the next one is not judged by it."""
-        for name in ("pid", "state", "out", "kept", "report", "stack"):
-            for rank in range(self.placement.ranks):
-                (self.folder / f"{name}.{rank}").unlink(missing_ok=True)
-        (self.folder / "agent").unlink(missing_ok=True)
-
-    def port_taken(self) -> bool:
-        said = output.read_capped(self.folder / "agent", 20000)
-        return "EADDRINUSE" in said or "address already in use" in said.lower()
 
     def _never_met(self, errors: list[dict | None]) -> bool:
         """Gloo gave up connecting some ranks, and no rank had begun with its function."""
@@ -227,7 +176,7 @@ class _Attempt:
         return (
             any(error and "connectFullMesh" in error["message"] for error in errors)
             and not any(error and error["began"] for error in errors)
-            and all(self._state_of(rank) in before for rank in range(self.placement.ranks))
+            and all(self.traces.state_of(rank) in before for rank in range(self.placement.ranks))
         )
 
     def _gathered(self, code: int) -> Run:
@@ -237,7 +186,7 @@ class _Attempt:
         run, errors = gather(self.folder, self.placement, self.mode, labels, self.origin)
         cause = root_cause(errors)
         self.never_met = cause is not None and self._never_met(errors)
-        silent = [r for r in range(self.placement.ranks) if not self._reported_well(r)]
+        silent = self.traces.silent()
         died = self._died_silently(silent, errors)
         if died and self.why in (None, "ended") and (cause is None or is_victim(cause[1])):
             run.culprit, run.failure = died
@@ -252,7 +201,7 @@ class _Attempt:
         return run
 
     def _left_over(self, silent: list[int]) -> str:
-        states = [f"rank {rank} ({self._state_of(rank) or 'starting'})" for rank in silent]
+        states = [f"rank {rank} ({self.traces.state_of(rank) or 'starting'})" for rank in silent]
         return ", ".join(states) or "no rank was at work"
 
     def _died_silently(self, silent: list[int], errors: list) -> tuple[int, str] | None:

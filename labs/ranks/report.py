@@ -11,26 +11,31 @@ tensors, numbers, text and containers of them, read back without running any cod
 """
 
 import os
-import pickle
 from pathlib import Path
 
 import torch
 
 # The exact types: an IntEnum or numpy's float64 is a number, but only its own class can read it.
 _LEAVES = (str, bytes, int, float, complex, bool, type(None), torch.dtype, torch.Size)
+_WHOLE_BITS = 64  # torch reads back little more; a number this long belongs in text
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 
 
 def plain(value: object, at: str = "the value") -> object:
     """`value` with tensors detached and on the CPU, each with no more memory than it shows.
 
-    Raises TypeError, naming the place, for anything that is not a tensor, a number, text or a
-    list, tuple or dict of these.
+    Raises TypeError, naming the place, for anything that is not a tensor, a number (a whole one of
+    up to 64 bits), text or a list, tuple or dict of these.
     """
     if type(value) in _TENSORS:
         value = value.detach().cpu()
         whole = value.layout == torch.strided and value.untyped_storage().nbytes()
         return value.clone() if whole > value.numel() * value.element_size() else value
+    if isinstance(value, int) and value.bit_length() > _WHOLE_BITS:
+        raise TypeError(
+            f"{at} is a whole number of {value.bit_length()} bits; a rank can report up to "
+            f"{_WHOLE_BITS}, a longer one as text: hex(number)"
+        )
     if type(value) in _LEAVES:
         return value
     for kind in (bool, int, float, str):  # numpy's and enumerations' numbers
@@ -60,8 +65,14 @@ def save(path: Path, value: object) -> None:
 
 
 def load(path: Path) -> object:
-    """What `save` wrote, or None when it is not there or not whole."""
+    """What `save` wrote, or None when there is no such file.
+
+    Raises ValueError for a file that is there and cannot be read.
+    """
+    if not path.exists():
+        return None
     try:
         return torch.load(path, weights_only=True)
-    except (OSError, EOFError, RuntimeError, ValueError, pickle.UnpicklingError):
-        return None
+    except Exception as error:  # whatever is in the file: torch has many ways to say no
+        said = str(error).partition("\n")[0] or type(error).__name__
+        raise ValueError(f"the file {path.name} cannot be read: {said}") from None

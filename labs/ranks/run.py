@@ -66,15 +66,13 @@ def gather(
     folder: Path, placement: Placement, mode: str, labels: dict[str, str], origin: float
 ) -> tuple[Run, list[dict | None]]:
     """Read what the ranks left in `folder`. Second: each rank's error, or None."""
-    from labs.ranks import report  # here: it needs torch
-
     run = Run(placement, mode)
     errors: list[dict | None] = []
     printed = {}
     rows = []
     for rank in range(placement.ranks):
-        told = report.load(folder / f"report.{rank}") or {}
-        kept = told.get("kept") or report.load(folder / f"kept.{rank}") or {}
+        told, unread = _read(folder / f"report.{rank}")
+        kept = told.get("kept") or _read(folder / f"kept.{rank}")[0]
         run.values.append(told.get("value"))
         run.kept.append(kept)
         rows += [Row(*row) for row in told.get("ledger", [])]
@@ -84,7 +82,7 @@ def gather(
             peak = dict(rank=rank, name="process", peak_rss_bytes=told["peak_rss_bytes"])
             run.memory.append(peak)
             run.threads.append(told["threads"])
-        errors.append(told.get("error"))
+        errors.append(unread or told.get("error"))
         printed[rank] = output.clean(output.read_capped(folder / f"out.{rank}"), folder)
         for file, cell in labels.items():
             printed[rank] = printed[rank].replace(file, cell)
@@ -93,6 +91,16 @@ def gather(
     for error in filter(None, errors):
         _tidy(error, folder, labels)
     return run, errors
+
+
+def _read(path: Path) -> tuple[dict, dict | None]:
+    """What a rank wrote; and, where that cannot be read, an error as a rank would report it."""
+    from labs.ranks import report  # here: it needs torch
+
+    try:
+        return report.load(path) or {}, None
+    except ValueError as error:
+        return {}, dict(at=0.0, type="ValueError", message=str(error), frames=[], began=True)
 
 
 def _since(event: dict, origin: float) -> dict:

@@ -1,0 +1,75 @@
+"""What the folder of a run tells of its ranks while they run (its files: see labs/ranks/report.py).
+
+Needs no torch: the kernel looks here fifty times a second.
+"""
+
+import contextlib
+from pathlib import Path
+
+from labs.ranks import output, processes
+
+
+class Traces:
+    """The traces that `ranks` ranks leave in `folder`."""
+
+    def __init__(self, folder: Path, ranks: int) -> None:
+        self.folder, self.ranks = folder, range(ranks)
+
+    def state_of(self, rank: int) -> str:
+        """The rank's own line: "rendezvous", "running", "step 3/8", "done"; "" before the first."""
+        try:
+            return (self.folder / f"state.{rank}").read_text(encoding="utf-8")
+        except OSError:
+            return ""
+
+    def state(self) -> str:
+        """The line of the rank that is least far."""
+        states = [self.state_of(rank) for rank in self.ranks]
+        if not all(states):
+            return "starting"
+        order = {"rendezvous": 0, "running": 1, "done": 3}
+        return min(states, key=lambda state: (order.get(state, 2), len(state), state))
+
+    def pid_of(self, rank: int) -> int:
+        """The rank's process id, or 0 before it has told it."""
+        try:
+            return int((self.folder / f"pid.{rank}").read_text() or 0)
+        except (OSError, ValueError):
+            return 0
+
+    def reported_well(self, rank: int) -> bool:
+        """Whether the rank's function has returned and its report is written."""
+        return (self.folder / f"report.{rank}").exists() and self.state_of(rank) == "done"
+
+    def silent(self) -> list[int]:
+        """The ranks that have not reported that all was well."""
+        return [rank for rank in self.ranks if not self.reported_well(rank)]
+
+    def alive(self) -> list[int]:
+        """The ranks whose process runs."""
+        return [rank for rank in self.ranks if (pid := self.pid_of(rank)) and processes.alive(pid)]
+
+    def gone(self) -> list[int]:
+        """The ranks whose process has ended, and that have not reported that all was well."""
+        ended = {r for r in self.ranks if (pid := self.pid_of(r)) and not processes.alive(pid)}
+        return [rank for rank in self.ranks if rank in ended and not self.reported_well(rank)]
+
+    def most_printed(self) -> int:
+        """Bytes printed by the rank that printed most."""
+        sizes = [0]
+        for rank in self.ranks:
+            with contextlib.suppress(OSError):
+                sizes.append((self.folder / f"out.{rank}").stat().st_size)
+        return max(sizes)
+
+    def port_taken(self) -> bool:
+        """Whether torchrun could not listen on its port."""
+        said = output.read_capped(self.folder / "agent", 20000)
+        return "EADDRINUSE" in said or "address already in use" in said.lower()
+
+    def forget(self) -> None:
+        """Remove the traces, so that the next attempt is not judged by them."""
+        for name in ("pid", "state", "out", "kept", "report", "stack"):
+            for rank in self.ranks:
+                (self.folder / f"{name}.{rank}").unlink(missing_ok=True)
+        (self.folder / "agent").unlink(missing_ok=True)
