@@ -113,3 +113,14 @@ def fork_and_leave():
             os._exit(0)
         os.execve("/bin/sleep", ["sleep", "61.7"], {})
     return os.getpid()
+
+
+def leave_behind(what):
+    """Return, but leave something at work that does not end."""
+    if what == "thread" and dist.get_rank() == 1:
+        import threading
+
+        threading.Thread(target=lambda: time.sleep(1e6)).start()
+    if what == "child" and os.fork() == 0:
+        time.sleep(1e6)
+    return dist.get_rank()

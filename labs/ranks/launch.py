@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from labs.ranks import devices, environment, output, ship
+from labs.ranks import devices, environment, output, processes, ship
 from labs.ranks.run import Run, RunFailed, gather, is_victim, root_cause, tell
 from labs.ranks.status import Status
 from labs.ranks.supervised import SupervisorGone, supervisor
@@ -109,6 +109,8 @@ class _Attempt:
         self.traces = Traces(folder, placement.ranks)
         self.origin = time.time()
         self.why: str | None = None  # the reason, when it was ended from here
+        self.note: str | None = None  # what ran on when all ranks had returned
+        self.agent = 0  # torchrun's process id
         self.never_met = False  # gloo could not connect the ranks, and none got to the function
         self.gone: list[int] = []  # the ranks first seen to be gone without a report
 
@@ -146,12 +148,12 @@ class _Attempt:
 
     def _watch(self, process) -> int:  # noqa: ANN001 - labs.ranks.supervised.Supervised
         """Follow the run to its end. Returns torchrun's exit code."""
-        started, first_end = None, None
+        started, first_end, all_done = None, None, None
         while True:
             message = process.news(_POLL)
             now = time.monotonic()
             if message and message["event"] == "started":
-                started = now
+                started, self.agent = now, message["agent"]
             if message and message["event"] == "done":
                 return message["code"]
             if started is None:
@@ -161,14 +163,34 @@ class _Attempt:
                 if first_end is None:
                     self.gone = self.traces.gone()
                     first_end = now if self.gone else None
+                if all_done is None and not self.traces.silent():
+                    all_done = now
                 if first_end is not None and now - first_end > _GRACE:
                     self.why = "ended"
+                elif all_done is not None and now - all_done > _GRACE:
+                    # What is left but torchrun, which ends by itself, however slowly.
+                    self.note = self._lingering(process.process.pid)
+                    self.why = "ended" if self.note else None
                 elif now - started > self.limit:
                     self.why = f"the limit of {self.limit:g} s was reached"
                 elif self.traces.most_printed() > _OUTPUT_LIMIT:
                     self.why = f"a rank printed more than {_OUTPUT_LIMIT // 2**20} MiB"
                 if self.why:
                     process.end()
+
+    def _lingering(self, supervisor: int) -> str | None:
+        """What keeps a run from its end though all ranks have returned; None: nothing of theirs."""
+        below = set(processes.descendants(supervisor)) - {self.agent}
+        left = list(filter(processes.alive, below))
+        if not left:
+            return None
+        alive = self.traces.alive()
+        if alive:
+            who = ", ".join(f"rank {rank}" for rank in alive)
+            what = f"{who} had returned but still ran (a thread that does not end?)"
+        else:
+            what = f"all ranks had returned but {len(left)} process(es) that they started still ran"
+        return f"{what}; ended after {_GRACE:g} s"
 
     def _never_met(self, errors: list[dict | None]) -> bool:
         """Gloo gave up connecting some ranks, and no rank had begun with its function."""
@@ -194,8 +216,9 @@ class _Attempt:
             run.culprit, run.failure = cause[0], tell(*cause)
         elif self.why and self.why != "ended":
             run.failure = f"{self.why}; ended: {self._left_over(silent)}"
-        elif silent or code:
+        elif silent or (code and not self.note):
             run.failure = self._died(silent, code)
+        run.note = self.note
         if run.failure and run.output:
             run.failure += f"\noutput of the ranks:\n{run.output}"
         return run

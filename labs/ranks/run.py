@@ -32,6 +32,7 @@ class Run:
     output: str = ""
     failure: str | None = None
     culprit: int | None = None
+    note: str | None = None  # what ran on after all ranks had returned, and was ended
     seconds: float = 0.0
 
     @property

@@ -26,7 +26,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import types
 
 # What a learner's run will need first. torch alone: nothing of the course.
@@ -170,8 +169,8 @@ def serve(kernel: int, warm: bool) -> None:
         elif waiting and not agent:
             job = waiting.pop(0)
             number, folder = job["number"], job["folder"]
-            line.say(event="started", number=number, at=time.time())
             agent = start_warm(job, line.descriptor) if job["warm"] else start_cold(job)
+            line.say(event="started", number=number, agent=agent)
     processes.end_descendants()
     if folder:  # the kernel is gone: nobody else tidies its folder
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,36 @@
+"""Runs amid trouble: what learners leave running, odd folders and files, a machine that lacks much."""
+
+import time
+
+import pytest
+
+from labs import ranks
+from tests import on_ranks
+
+pytestmark = [pytest.mark.ranks, pytest.mark.usefixtures("nothing_left")]
+
+
+def run(function, n=2, *args, **options):
+    return ranks.launch(function, ranks=n, args=args, status=False, **options)
+
+
+def failed(function, n, *args, **options):
+    with pytest.raises(ranks.RunFailed) as caught:
+        run(function, n, *args, **options)
+    return caught.value.run
+
+
+@pytest.mark.parametrize(
+    ("what", "note"),
+    [
+        ("thread", "rank 1 had returned but still ran (a thread that does not end?)"),
+        ("child", "all ranks had returned but 2 process(es) that they started still ran"),
+    ],
+)
+def test_a_run_whose_ranks_have_returned_is_not_lost(what, note):
+    begun = time.monotonic()
+    done = run(on_ranks.leave_behind, 2, what)
+    assert (done.values, done.note) == ([0, 1], f"{note}; ended after 1.5 s")
+    assert time.monotonic() - begun < 8
+    again = run(on_ranks.total, 2)
+    assert (again.values[0][0], again.note) == (3, None)
