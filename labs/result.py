@@ -59,6 +59,14 @@ def at_most(name: str, measured: float, bound: float, unit: str, source: str) ->
     return Check(name, measured, 0, "<=", bound, unit, source, bool(measured <= bound))
 
 
+def near(
+    name: str, measured: float, expected: float, within: float, unit: str, source: str
+) -> Check:
+    """A measured number that may be off its formula by `within`, in the same unit."""
+    ok = bool(abs(measured - expected) <= within)
+    return Check(name, measured, expected, f"within {_number(within)} of", None, unit, source, ok)
+
+
 def at_least(name: str, measured: float, bound: float, unit: str, source: str) -> Check:
     """Something that must be visibly there: the damage of a wrong variant, say."""
     return Check(name, measured, bound, ">=", bound, unit, source, bool(measured >= bound))

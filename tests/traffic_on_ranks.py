@@ -1,15 +1,13 @@
 """Collectives that tests run on ranks, one of each kind, and what the kernel says was sent."""
 
 import json
-import os
-import socket
-import struct
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
 from labs import ranks
+from labs.ranks.sockets import sent_and_again
 
 OPS = (
     "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "gather", "scatter",
@@ -56,28 +54,6 @@ def loopback_sent():
     return next(int(line.split()[9]) for line in lines if line.strip().startswith("lo:"))
 
 
-def own_sent():
-    """Bytes that this process's TCP sockets have sent, and those sent again, from TCP_INFO.
-
-    struct tcp_info of <linux/tcp.h> (Linux 4.19): the 64-bit words tcpi_bytes_sent at byte 200 and
-    tcpi_bytes_retrans at 208.
-    """
-    sent, again = 0, 0
-    for fd in os.listdir("/proc/self/fd"):
-        try:
-            if not os.readlink(f"/proc/self/fd/{fd}").startswith("socket:"):
-                continue
-            with socket.socket(fileno=os.dup(int(fd))) as found:
-                if found.family not in (socket.AF_INET, socket.AF_INET6):
-                    continue
-                told = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-        except OSError:
-            continue
-        both = struct.unpack_from("QQ", told, 200)
-        sent, again = sent + both[0], again + both[1]
-    return sent - again, again
-
-
 def measure(op, payload, times):
     """Bytes sent in `times` calls of `op`: by this rank's sockets once, by them again (what TCP
     took for lost), and by the interface.
@@ -90,11 +66,11 @@ def measure(op, payload, times):
 
     def between(work):
         dist.barrier()
-        before = (*own_sent(), loopback_sent())
+        before = (*sent_and_again(), loopback_sent())
         dist.barrier()
         work()
         dist.barrier()
-        after = (*own_sent(), loopback_sent())
+        after = (*sent_and_again(), loopback_sent())
         dist.barrier()
         return [b - a for a, b in zip(before, after, strict=True)]
 

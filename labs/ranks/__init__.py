@@ -24,11 +24,12 @@ from labs.ranks.on_rank import allocations, device, keep, name_axis, phase, say,
 from labs.ranks.plain import torchrun
 from labs.ranks.run import Run, RunFailed
 from labs.ranks.ship import Cell, Source
+from labs.ranks.sockets import sockets_sent
 from labs.ranks.supervised import warm_up
 
 __all__ = [
     "Cell", "Ledger", "Row", "Run", "RunFailed", "Source", "allocations", "default_mode", "device",
     "keep",
-    "launch", "name_axis", "phase", "place", "say", "section", "step", "torchrun",
+    "launch", "name_axis", "phase", "place", "say", "section", "sockets_sent", "step", "torchrun",
     "warm_up",
 ]  # fmt: skip

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import torch
 
-from labs import ranks, text
+from labs import equality, ranks, text
 from labs.answers import Missing, reference
-from labs.result import Result, from_dict
+from labs.result import Result, at_least, from_dict
 from labs.tp_linear_pair import legality
 from labs.tp_linear_pair.accounts import accounts, traffic_points
 from labs.tp_linear_pair.experiments import Shape, on_rank
-from labs.tp_linear_pair.jobs import SECTIONS, make_jobs
+from labs.tp_linear_pair.jobs import SECTIONS, make_jobs, skipped
 from labs.tp_linear_pair.parallel_block import PARTS
 from labs.tp_linear_pair.parity import parity
 
@@ -74,15 +74,24 @@ def run(
     """
     shape = Shape(batch, length, d, heads, kv_heads, 4 * d if d_ff is None else d_ff, vocab)
     sections = _sections(only)
-    _check(shape, ranks, mine)
+    _check(shape, seed, dtype, mine)
+    _check_world(shape, ranks)
+    smaller = _worlds(ranks, worlds, shape)
     result = Result(TOPIC, dict(ranks=ranks, seed=seed, dtype=str(dtype), **shape.to_dict()))
     try:
         parts = _parts(sections, mine, result)
     except Missing as missing:
         return _stored(missing)
     begun = time.monotonic()
-    for world in _worlds(ranks, worlds, shape):
+    out = skipped(ranks, shape)
+    result.notes += [f"{name} left out: {out[name]}" for name in sections if name in out]
+    for world in (*smaller, ranks):  # `ranks` last: its run is the one that the result keeps
         _one_world(result, world, world == ranks, shape, sections, parts, seed, dtype, mode, status)
+    kinds = text.batch(batch, length, seed)[0].unique().numel()
+    least = min(16, batch * length // 4)
+    result.checks.append(
+        at_least("text: different tokens in the batch", kinds, least, "", "inputs that can tell")
+    )
     result.seconds = time.monotonic() - begun
     return result
 
@@ -104,18 +113,23 @@ def _parts(
 
 
 def _sections(only: Iterable[str] | str | None) -> tuple[str, ...]:
-    wanted = SECTIONS if only is None else (only,) if isinstance(only, str) else tuple(only)
+    wanted = SECTIONS if only is None else (only,) if isinstance(only, str) else only
+    if not isinstance(wanted, (tuple, list, set)):
+        raise ValueError(f"only must name sections of {TOPIC}, got {only!r}")
     unknown = [name for name in wanted if name not in SECTIONS]
     if unknown:
         raise ValueError(f"{unknown[0]!r} is no section of {TOPIC}; there are {list(SECTIONS)}")
-    return wanted
+    return tuple(wanted)
 
 
-def _check(shape: Shape, n: int, mine: dict[str, Callable]) -> None:
+def _check(shape: Shape, seed: int, dtype: torch.dtype, mine: dict[str, Callable]) -> None:
+    """Refuse, in a sentence, what cannot run. Nothing has been launched yet."""
     unknown = [name for name in mine if name not in PARTS]
     if unknown:
         raise ValueError(f"{unknown[0]!r} is no part of {TOPIC}; its parts are {', '.join(PARTS)}")
-    ranks.place(n)
+    for name, number in {**shape.to_dict(), "seed": seed}.items():
+        if isinstance(number, bool) or not isinstance(number, int):
+            raise ValueError(f"{name} must be a whole number, got {number!r}")
     for name in ("batch", "length"):
         if getattr(shape, name) < 1:
             raise ValueError(f"{name}={getattr(shape, name)} was asked for; it must be 1 or more")
@@ -124,15 +138,26 @@ def _check(shape: Shape, n: int, mine: dict[str, Callable]) -> None:
             f"vocab={shape.vocab} was asked for; the text has {text.VOCAB} tokens (256 bytes and "
             "an end), so it must be that or more"
         )
+    if dtype not in equality.EPS:
+        known = " or ".join(str(one).removeprefix("torch.") for one in equality.EPS)
+        raise ValueError(f"dtype {dtype} was asked for; the lab holds {known} to a bound")
+
+
+def _check_world(shape: Shape, n: int) -> None:
+    ranks.place(n)
     legality.check_shape(shape.d, shape.heads, shape.kv_heads, shape.d_ff, shape.vocab, n)
 
 
 def _worlds(n: int, asked: Iterable[int] | None, shape: Shape) -> list[int]:
-    """Smaller worlds first, `n` last: its run is the one that the result keeps."""
+    """The worlds besides `n`: as asked, or those of 1, 2 and 4 ranks that are smaller and legal."""
     if asked is None:
         legal = legality.legal_ranks(shape.heads, shape.kv_heads, shape.d_ff)
-        asked = [w for w in (1, 2, 4) if w < n and w in legal]
-    return [*(w for w in asked if w != n), n]
+        return [world for world in (1, 2, 4) if world < n and world in legal]
+    if not isinstance(asked, (tuple, list, set)):
+        raise ValueError(f"worlds must be numbers of ranks, as (1, 2), got {asked!r}")
+    for world in asked:
+        _check_world(shape, world)
+    return [world for world in asked if world != n]
 
 
 def _stored(missing: Missing) -> Result:

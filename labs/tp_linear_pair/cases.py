@@ -119,10 +119,11 @@ def cut_fused(ranks: int, draw: torch.Generator) -> Case:
     sent. A fused width that divides is refused where that of a part does not.
     """
     if ranks == 2:
-        rows, widths, odd, of, asked = (5,), [8, 8], [3, 3], 2, [0, 1]
+        rows, widths, odd, of, asked = (5,), [8, 8], [[3, 3]], 2, [0, 1]
         label = "2 ranks, w (5, 16), widths [8, 8]"
     else:
-        rows, widths, odd, of = (), [32, 8, 8], [20, 6, 6], 8
+        rows, widths, of = (), [32, 8, 8], 8
+        odd = [[20, 6, 6], [20, 4, 8], [20, 8, 4], [8, 12, 4]]  # all odd; all but one of the three
         asked = [7 - 2 * rank for rank in range(ranks)]
         label = f"a bias (48,), widths {widths}, shards {asked} of {of}"
     w = _normal(draw, *rows, sum(widths))
@@ -140,7 +141,8 @@ def cut_fused(ranks: int, draw: torch.Generator) -> Case:
         [w[..., columns[rank]] for rank in range(ranks)],
         grads,
         [],
-        refused={"w": _normal(draw, *rows, sum(odd)), "widths": odd, "rank": 0, "ranks": of},
+        refused=[{"w": _normal(draw, *rows, sum(one)), "widths": one, "rank": 0, "ranks": of}
+                 for one in odd],
     )  # fmt: skip
 
 

@@ -11,119 +11,21 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-import torch
-
 from labs import formulas, ranks
-from labs.equality import EPS, gap
 from labs.exercise import FAILED, NOT_REACHED, PASSED, Exercise, Verdict
 from labs.ranks.ship import Source
 from labs.tp_linear_pair import trial
 from labs.tp_linear_pair.cases import cases
 from labs.tp_linear_pair.faults import diagnose
 from labs.tp_linear_pair.faults.failures import explain
-from labs.tp_linear_pair.trial import Seen
-
-VALUES, GRADIENTS, TRAFFIC = "forward values", "gradients", "traffic"
-MEMORY, REFUSAL = "largest tensor", "refuses what cannot be shared"
-_EPS = EPS[torch.float64]
-
-
-def _values(seen: Seen) -> Verdict:
-    worst = None
-    for rank, (got, want) in enumerate(zip(seen.out, seen.case.out, strict=True)):
-        name = f"rank {rank}"
-        if got.shape != want.shape:
-            return Verdict(
-                VALUES, FAILED,
-                f"{name} of {seen.case.ranks}: shape {tuple(got.shape)}, expected "
-                f"{tuple(want.shape)}",
-            )  # fmt: skip
-        found = gap(name, got.double(), want, 0.0, _EPS)
-        if worst is None or not found.difference <= worst[0].difference:
-            worst = (found, got, want)
-    changed = sorted({name for names in seen.changed for name in names})
-    if changed and worst[0].ok:
-        told = f"{seen.case.label}\nright, but {' and '.join(changed)} was changed in place"
-        return Verdict(VALUES, FAILED, told)
-    return _verdict(VALUES, *worst, seen.case.label)
-
-
-def _gradients(seen: Seen) -> Verdict:
-    if not seen.same_shapes:  # there was nothing to go backward from
-        return Verdict(GRADIENTS, NOT_REACHED)
-    scale = max(g.abs().max().item() for grads in seen.case.grads for g in grads.values())
-    worst = None
-    for rank, grads in enumerate(seen.case.grads):
-        for name, want in grads.items():
-            got = seen.grads[rank].get(name)
-            if got is None:
-                return Verdict(
-                    GRADIENTS, FAILED, f"rank {rank} of {seen.case.ranks}: {name} got no gradient"
-                )
-            found = gap(f"{name} on rank {rank}", got.double(), want, scale, _EPS)
-            if worst is None or not found.difference <= worst[0].difference:
-                worst = (found, got, want)
-    return _verdict(GRADIENTS, *worst, seen.case.label)
-
-
-def _verdict(name: str, found, got: torch.Tensor, want: torch.Tensor, label: str) -> Verdict:  # noqa: ANN001
-    told = f"largest difference {found.difference:.1e}, bound {found.bound:.1e}"
-    if found.ok:
-        return Verdict(name, PASSED, told)
-    at = int((got - want).abs().nan_to_num(torch.inf).argmax())
-    return Verdict(
-        name, FAILED,
-        f"{label}\n{found.name}: got {got.flatten()[at]:.6g}, expected {want.flatten()[at]:.6g}; "
-        f"{told}",
-    )  # fmt: skip
-
-
-def _traffic(seen: Seen) -> Verdict:
-    """Exactly the calls that the algorithm needs, on every rank, and no other."""
-    wanted = seen.case.traffic
-    for rank in range(seen.case.ranks):
-        left = seen.calls(rank)
-        for want in wanted:
-            match = [
-                call
-                for call in left
-                if (call.op, call.phase, call.axis, call.payload_bytes)
-                == (want.op, want.phase, want.axis, want.payload_bytes)
-                and want.count in (None, call.count)
-            ]
-            if not match:
-                return _traffic_failed(seen, rank)
-            left.remove(match[0])
-        if left:
-            return _traffic_failed(seen, rank)
-    return Verdict(TRAFFIC, PASSED, "; ".join(map(str, wanted)) or "nothing sent")
-
-
-def _traffic_failed(seen: Seen, rank: int) -> Verdict:
-    got = "; ".join(map(str, seen.calls(rank))) or "nothing"
-    want = "; ".join(map(str, seen.case.traffic)) or "nothing"
-    return Verdict(
-        TRAFFIC, FAILED, f"{seen.case.label}\nrank {rank} sent {got}\nexpected {want}"
-    )  # fmt: skip
-
-
-def _memory(seen: Seen) -> Verdict:
-    limit, got = seen.case.largest_bytes, max(seen.largest_bytes)
-    told = f"{got:,} bytes, (B, T, V) has {limit:,}"
-    return Verdict(MEMORY, PASSED if got < limit else FAILED, told)
-
-
-def _refusal(seen: Seen) -> Verdict:
-    asked = ", ".join(f"{k} = {v}" for k, v in seen.case.refused.items() if k != "w")
-    if seen.refusal.startswith("ValueError"):
-        return Verdict(REFUSAL, PASSED, asked)
-    return Verdict(REFUSAL, FAILED, f"{asked}: expected ValueError, got: {seen.refusal}")
-
-
-_PROPERTIES: dict[str, Callable[[Seen], Verdict]] = {
-    VALUES: _values, GRADIENTS: _gradients, TRAFFIC: _traffic, MEMORY: _memory,
-    REFUSAL: _refusal,
-}  # fmt: skip
+from labs.tp_linear_pair.properties import (
+    GRADIENTS,
+    MEMORY,
+    PROPERTIES,
+    REFUSAL,
+    TRAFFIC,
+    VALUES,
+)
 
 
 def judge_on_ranks(name: str, properties: tuple[str, ...]) -> Callable[..., list[Verdict]]:
@@ -138,7 +40,7 @@ def judge_on_ranks(name: str, properties: tuple[str, ...]) -> Callable[..., list
                 return _failed(properties, failed, name, function, f"{case.label}\n")
             except ValueError as refused:  # it cannot be sent to a rank
                 return _not_run(properties, Verdict(properties[0], FAILED, str(refused)))
-            now = [replace(_PROPERTIES[p](seen), output=seen.output) for p in properties]
+            now = [replace(PROPERTIES[p](seen), output=seen.output) for p in properties]
             if any(verdict.state == FAILED for verdict in now):
                 now = _explained(now, diagnose(name, seen))
             elif seen.in_graph:

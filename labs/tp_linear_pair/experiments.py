@@ -6,7 +6,8 @@ and counted stands in `labs/tp_linear_pair/__init__.py`; here is only what is co
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
 import torch
@@ -119,6 +120,8 @@ EXPERIMENTS = {e.name: e for e in (PAIR, SWIGLU, ATTENTION, BLOCK, VOCABULARY)}
 
 
 ROW_FIRST = ("row first", "gelu on partial sums")
+WRONG = ("gelu on partial sums", "without f")
+"""Ways that are wrong on purpose: a lab that does not see their damage sees nothing."""
 
 
 @dataclass(frozen=True)
@@ -131,13 +134,16 @@ class Job:
     x: torch.Tensor
     shards: list[Weights]  # by rank
     cotangent: torch.Tensor
-    way: str = "by hand"  # "by torch", or one of ROW_FIRST
+    way: str = "by hand"  # "by torch", or one of ROW_FIRST or WRONG
     trace: bool = False  # trace allocations too
     timeline: bool = False
 
 
 def on_rank(parts: Parts, jobs: list[Job]) -> dict[str, dict[str, object]]:
-    """What a rank executes: every job forward and backward. By section: out, dx, grads."""
+    """What a rank executes: every job forward and backward. By section: out, dx, grads, sent.
+
+    sent: bytes that left the rank's sockets meanwhile; None where the system does not tell.
+    """
     ranks.name_axis(dist.group.WORLD, "tp")
     rank, n = dist.get_rank(), dist.get_world_size()
     groups: dict[int, Copies] = {}
@@ -165,6 +171,9 @@ def _execute(job: Job, parts: Parts, copies: Copies, rank: int) -> dict[str, obj
     if job.way == "by torch":
         return _by_torch(job, mine, x, cotangent)
 
+    if job.way == "without f":
+        parts = {**parts, "column_parallel": _column_without_f}
+
     def work() -> torch.Tensor:
         if job.way in ROW_FIRST:
             out = _row_first(parts, x, shard, early=job.way == "gelu on partial sums")
@@ -173,7 +182,7 @@ def _execute(job: Job, parts: Parts, copies: Copies, rank: int) -> dict[str, obj
         out.backward(cotangent)
         return out
 
-    with ranks.section(job.section, timeline=job.timeline):
+    with _measured() as sent, ranks.section(job.section, timeline=job.timeline):
         out = work()
     grads = one_device.gradients(shard)
     dx = x.grad
@@ -181,7 +190,30 @@ def _execute(job: Job, parts: Parts, copies: Copies, rank: int) -> dict[str, obj
         x.grad, shard = None, one_device.with_gradients(mine)
         with ranks.section(f"{job.section}, traced"), ranks.allocations(job.section):
             work()
-    return dict(out=out, dx=dx, grads=grads)
+    return dict(out=out, dx=dx, grads=grads, sent=sent.bytes)
+
+
+@dataclass
+class _Sent:
+    """Bytes that left this rank's sockets in a block of code."""
+
+    bytes: int | None = None
+
+
+@contextlib.contextmanager
+def _measured() -> Iterator[_Sent]:
+    dist.barrier()  # nobody's earlier messages are under way
+    sent, before = _Sent(), ranks.sockets_sent()
+    yield sent
+    after = ranks.sockets_sent()
+    if before is not None and after is not None:
+        sent.bytes = after - before
+
+
+def _column_without_f(
+    x: torch.Tensor, w_shard: torch.Tensor, b_shard: torch.Tensor
+) -> torch.Tensor:
+    return x @ w_shard + b_shard
 
 
 def _by_torch(
@@ -189,9 +221,9 @@ def _by_torch(
 ) -> dict[str, object]:
     """The block by torch's own parallelize_module; every rank holds the whole weights first."""
     module = torch_native.parallel_block(whole, job.shape.heads, job.shape.kv_heads)
-    with ranks.section(job.section, timeline=job.timeline):
+    with _measured() as sent, ranks.section(job.section, timeline=job.timeline):
         out = module(x)
         out.backward(cotangent)
     with ranks.section("gathering torch's gradients"):
         grads = torch_native.full_gradients(module)
-    return dict(out=out, dx=x.grad, grads=grads)
+    return dict(out=out, dx=x.grad, grads=grads, sent=sent.bytes)

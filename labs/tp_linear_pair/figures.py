@@ -31,14 +31,14 @@ def traffic(result: Result) -> Picture:
     ax.set(xlabel="tensor-parallel ranks t", ylabel="kB sent a rank, one block",
            xticks=sorted({p["ranks"] for p in points}))  # fmt: skip
     ax.set_title("Traffic rises towards 8·B·T·d·e and never shrinks with t", fontsize=10)
-    ax.text(0.98, 0.04, "lines: 4 · 2(t-1)/t · B·T·d·e    marks: counted", fontsize=8, ha="right",
-            transform=ax.transAxes)  # fmt: skip
+    ax.text(0.98, 0.04, "lines: 4 · 2(t-1)/t · B·T·d·e    marks: what left the sockets",
+            fontsize=8, ha="right", transform=ax.transAxes)  # fmt: skip
     ax.legend(frameon=False, fontsize=8)
-    worst = max(abs(p["sent"] - p["formula"]) for p in points)
+    worst = max(abs(p["sent"] / p["formula"] - 1) for p in points if p["formula"])
     return figure.picture(
         drawn,
         f"Bytes a rank sends for a block against t, at {len(points)} points; largest residual "
-        f"between ledger and formula {worst:,.0f} bytes.",
+        f"between what left the sockets and the formula {worst:.1e} of it.",
     )
 
 

@@ -13,6 +13,18 @@ SECTIONS = ("pair", "row first", "swiglu", "attention", "block", "vocabulary", "
 _SHAPES = (Shape(1, 16, 32, 4, 4, 64), Shape(2, 32, 64, 8, 8, 128), Shape(1, 64, 128, 8, 8, 256))
 
 
+def skipped(n: int, shape: Shape) -> dict[str, str]:
+    """Sections that cannot run in a world of `n` ranks, and why."""
+    found = {}
+    if n == 1:
+        found = dict.fromkeys(("row first", "torch"), "there is nothing to sum on one rank")
+    elif shape.d % n:
+        found["row first"] = f"{n} ranks cannot share the {shape.d} rows of A"
+    if n > 1 and shape.kv_heads % n:
+        found["torch"] = f"torch's plan copies no KV heads: {shape.kv_heads} for {n} ranks"
+    return found
+
+
 def make_jobs(
     n: int, main: bool, shape: Shape, sections: tuple[str, ...], seed: int, dtype: torch.dtype
 ) -> tuple[list[Job], list[one_device.Weights]]:
@@ -37,9 +49,13 @@ def make_jobs(
         jobs.append(Job(section, name, at, x, shards, cotangent, **more))
         wholes.append(weights)
 
+    out = skipped(n, shape) if main else dict.fromkeys(("row first", "torch"), "")
+    sections = tuple(name for name in sections if name not in out)
     if "pair" in sections:
         add("pair", "pair", timeline=main)
-    if "row first" in sections and main and shape.d % n == 0:
+        if main and n > 1:
+            add("without f", "pair", way="without f")
+    if "row first" in sections:
         for way in ROW_FIRST:
             add(way, "pair", way=way)
     if "swiglu" in sections:
@@ -51,7 +67,7 @@ def make_jobs(
                 add(f"attention, {kv} of {shape.heads} kv heads", "attention", at)
     if "block" in sections:
         add("block", "block", timeline=main)
-    if "torch" in sections and main and shape.kv_heads % n == 0:
+    if "torch" in sections:
         add("torch", "block", way="by torch")
     if "vocabulary" in sections:
         add("vocabulary", "vocabulary", trace=main)

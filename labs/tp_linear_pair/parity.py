@@ -10,7 +10,7 @@ from labs import equality
 from labs.ranks import Run
 from labs.result import Check, at_least, at_most
 from labs.tp_linear_pair import one_device, sharding
-from labs.tp_linear_pair.experiments import EXPERIMENTS, ROW_FIRST, Job
+from labs.tp_linear_pair.experiments import EXPERIMENTS, ROW_FIRST, WRONG, Job
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def parity(jobs: list[Job], wholes: list[one_device.Weights], run: Run, each: bo
         for job, weights in zip(jobs, wholes, strict=True)
         if not job.section.startswith("traffic")
     ]
-    wrong = [c for c in held if c.job.way == "gelu on partial sums"]
+    wrong = [c for c in held if c.job.way in WRONG]
     held = [c for c in held if c not in wrong]
     if not held:
         return []
@@ -57,12 +57,19 @@ def parity(jobs: list[Job], wholes: list[one_device.Weights], run: Run, each: bo
         found.append(at_most(f"{at}: {count} gradients", grad.difference, grad.bound, where, eps))
     apart = max(c.apart for c in held)
     found.append(at_most(f"t={n}: replicated weights get equal gradients", apart, 0.0, "", "exact"))
-    for c in wrong:
-        found.append(
-            at_least(f"{c.job.section}, t={n}: how far it is off", c.output.difference,
-                     1e6 * c.output.bound, "", "GELU(a+b) ≠ GELU(a)+GELU(b)")
-        )  # fmt: skip
-    return found
+    return found + [_damage(c, n) for c in wrong]
+
+
+def _damage(c: _Compared, n: int) -> Check:
+    """A way that is wrong on purpose must be seen to be wrong, where it is."""
+    if c.job.way == "without f":
+        seen, told = c.gradient, "gradient of x off by"
+    else:
+        seen, told = c.output, "output off by"
+    source = f"wrong on purpose: {c.job.way}"
+    return at_least(
+        f"{c.job.section}, t={n}: {told}", seen.difference, 1e6 * seen.bound, "", source
+    )
 
 
 def _eps(job: Job) -> float:
@@ -75,8 +82,9 @@ def _compare(job: Job, weights: one_device.Weights, values: list[dict]) -> _Comp
     outs = [equality.gap("output", v["out"].detach(), want_out, scale, _eps(job)) for v in values]
     grads, apart = _whole_gradients(job, weights, values)
     for rank, value in enumerate(values):
-        if value["dx"] is not None:
-            grads[f"x on rank {rank}"], want[f"x on rank {rank}"] = value["dx"], want["x"]
+        if "x" in want:  # one that never arrived is nowhere near
+            got = value["dx"] if value["dx"] is not None else want["x"] * torch.nan
+            grads[f"x on rank {rank}"], want[f"x on rank {rank}"] = got, want["x"]
     want.pop("x", None)
     gaps = [equality.gap(key, grads[key], want[key], scale, _eps(job)) for key in want]
     over = [gap.name for gap in gaps if not gap.ok]
@@ -107,12 +115,21 @@ def _whole_gradients(
 ) -> tuple[dict[str, torch.Tensor], float]:
     """The ranks' gradients put together, and how far apart replicas of one weight are."""
     if job.way == "by torch":
-        return values[0]["grads"], 0.0
+        return values[0]["grads"], _apart([value["grads"] for value in values])
     shards = [dict(value["grads"]) for value in values]
     if job.way in ROW_FIRST:  # cut by rows here: put together, then left as it is
         whole = torch.cat([shard.pop("up_w") for shard in shards], 0)
         bias = [shard.pop("up_b") for shard in shards]
         like = {k: w for k, w in weights.items() if k not in ("up_w", "up_b")}
         rest, apart = sharding.assemble(shards, like, job.shape.heads, job.shape.kv_heads)
-        return {**rest, "up_w": whole, "up_b": bias[0]}, apart
+        same = max(apart, _apart([{"up_b": one} for one in bias]))
+        return {**rest, "up_w": whole, "up_b": bias[0]}, same
     return sharding.assemble(shards, weights, job.shape.heads, job.shape.kv_heads)
+
+
+def _apart(ranks: list[dict[str, torch.Tensor]]) -> float:
+    """The largest difference between the first rank's tensors and another's of the same names."""
+    gaps = [
+        sharding.largest_gap(ranks[0][name], other[name]) for other in ranks[1:] for name in other
+    ]
+    return max(gaps, default=0.0)

@@ -147,7 +147,7 @@ def assemble(
         parts = [shard[name] for shard in shards]
         if name not in CUT_DIMENSION:
             whole[name] = parts[0]
-            apart = max([apart, *(_gap(parts[0], part) for part in parts[1:])])
+            apart = max([apart, *(largest_gap(parts[0], part) for part in parts[1:])])
             continue
         dimension = CUT_DIMENSION[name] % model.dim()
         size = model.shape[dimension]
@@ -158,7 +158,8 @@ def assemble(
             again = [(i, at) for at, i in enumerate(indices) if i in written]
             fresh = [(i, at) for at, i in enumerate(indices) if i < size and i not in written]
             apart = max(
-                apart, _gap(_take(out, dimension, again, 0), _take(part, dimension, again, 1))
+                apart,
+                largest_gap(_take(out, dimension, again, 0), _take(part, dimension, again, 1)),
             )
             to = torch.tensor([i for i, _ in fresh], dtype=torch.long)
             out.index_copy_(dimension, to, _take(part, dimension, fresh, 1))
@@ -176,6 +177,7 @@ def _take(
     )
 
 
-def _gap(one: torch.Tensor, other: torch.Tensor) -> float:
-    """Largest difference of two tensors, 0 for empty ones."""
-    return (one - other).abs().max().item() if one.numel() else 0.0
+def largest_gap(one: torch.Tensor, other: torch.Tensor) -> float:
+    """Largest difference of two tensors, 0 for empty ones; infinite where it is not a number."""
+    gap = (one - other).abs().max().item() if one.numel() else 0.0
+    return gap if gap == gap else float("inf")

@@ -32,9 +32,20 @@ class Traffic:
     payload_bytes: int
     count: int | None = 1
     axis: str = "world"
+    at_most: bool = False  # fewer calls of the same bytes together are right as well
+
+    def allows(self, call: Traffic) -> bool:
+        """Whether `call`, which was made, is this one."""
+        mine, made = ((t.op, t.phase, t.axis, t.payload_bytes) for t in (self, call))
+        if mine != made:
+            return False
+        if self.at_most:
+            return call.count <= self.count
+        return self.count in (None, call.count)
 
     def __str__(self) -> str:
         calls = "" if self.count is None else f"{self.count} × "
+        calls = f"at most {calls}" if self.at_most else calls
         where = "" if self.axis == "world" else f" over the {self.axis}"
         return f"{calls}{self.op} {self.phase}{where}, {self.payload_bytes:,} bytes"
 
@@ -53,7 +64,10 @@ class Case:
     groups: dict[str, list[list[int]]] = field(default_factory=dict)  # argument -> its groups
     axis: str = "world"  # the name that these groups get in the ledger
     largest_bytes: int | None = None  # no allocation may be as large
-    refused: dict[str, object] = field(default_factory=dict)  # inputs that must raise ValueError
+    least_bytes: int = 0  # the largest allocation cannot be smaller: the tracer saw it
+    never_bytes: tuple[int, ...] = ()  # no allocation may have one of these sizes
+    refused: list[dict[str, object]] = field(default_factory=list)  # inputs: each a ValueError
+    place_scale: torch.Tensor | None = None  # size of the numbers behind each place of the output
 
 
 @dataclass(frozen=True)
@@ -65,9 +79,11 @@ class Seen:
     out: list[torch.Tensor]
     grads: list[dict[str, torch.Tensor | None]]
     changed: list[list[str]]  # inputs that were written to
-    refusal: str  # what rank 0 made of `case.refused`: "ValueError: ...", "accepted"
+    refusals: list[str]  # what rank 0 made of `case.refused`: "ValueError: ...", "accepted"
     ledger: Ledger
     largest_bytes: list[int]
+    sizes: list[list[int]]  # bytes of the allocations, each size once, by rank
+    odd: list[str]  # by rank: why the output cannot be compared, and `out` is empty; or ""
     output: str = ""  # what the ranks printed
     in_graph: bool = False  # torch warned of a collective that it differentiated through
 
@@ -97,7 +113,7 @@ def on_rank(
     cotangents: list[torch.Tensor],
     groups: dict[str, list[list[int]]],
     axis: str,
-    refused: dict,
+    refused: list[dict],
 ) -> dict:
     """On a rank: run `function` forward and backward; report output, gradients, changed inputs.
 
@@ -118,21 +134,40 @@ def on_rank(
         leaf.requires_grad_()
     cotangent = cotangents[rank].to(device)
     untouched = cotangent.clone()
-    with _in_graph() as warned, ranks.allocations(SECTION), ranks.section(SECTION):
+    with _in_graph() as warned, ranks.allocations(SECTION) as made, ranks.section(SECTION):
         out = function(*given.values())
         if not isinstance(out, torch.Tensor):
             raise TypeError(f"the function returned {type(out).__name__}, not a tensor")
-        reached = _reached(out)
+        out, odd = comparable(out, cotangent)
+        reached = set() if odd else _reached(out)
         if reached and out.shape == cotangent.shape:
             ones = [torch.ones_like(leaf) for leaf in leaves.values()]
-            torch.autograd.backward([out, *leaves.values()], [cotangent.to(out.dtype), *ones])
+            torch.autograd.backward([out, *leaves.values()], [cotangent, *ones])
     grads = {name: leaf.grad - 1 if id(leaf) in reached and leaf.grad is not None else None
              for name, leaf in leaves.items()}  # fmt: skip
     changed = [name for name, was in before.items() if not torch.equal(was, given[name].detach())]
     if not torch.equal(cotangent, untouched):
         changed.append("the incoming gradient")
-    refusal = _refusal(function, _moved(refused, device)) if refused else ""
-    return dict(out=out, grads=grads, changed=changed, refusal=refusal, in_graph=bool(warned))
+    refusals = [_refusal(function, _moved(one, device)) for one in refused]
+    return dict(
+        out=out, grads=grads, changed=changed, refusals=refusals, in_graph=bool(warned),
+        sizes=sorted(set(made.sizes)), odd=odd,
+    )  # fmt: skip
+
+
+def comparable(out: torch.Tensor, like: torch.Tensor) -> tuple[torch.Tensor, str]:
+    """The output and ""; or an empty tensor, and why the output is not of the kind of `like`."""
+    if type(out) not in (torch.Tensor, torch.nn.Parameter):
+        odd = f"the output is a {type(out).__name__}, not a plain tensor"
+    elif out.is_nested or out.layout != torch.strided:
+        odd = f"the output's layout is {out.layout}: return a dense tensor"
+    elif out.dtype != like.dtype:
+        odd = f"the output is {out.dtype}, the inputs are {like.dtype}: keep the type that came in"
+    elif out.device != like.device:
+        odd = f"the output is on {out.device}, the inputs are on {like.device}"
+    else:
+        return out, ""
+    return torch.empty(0, dtype=like.dtype), odd
 
 
 def _moved(given: dict[str, object], device: torch.device) -> dict[str, object]:
@@ -196,9 +231,11 @@ def run(function: Callable | Source, case: Case) -> Seen:
         [value["out"] for value in done.values],
         [value["grads"] for value in done.values],
         [value["changed"] for value in done.values],
-        done.values[0]["refusal"],
+        done.values[0]["refusals"],
         done.ledger,
         [largest[rank] for rank in range(case.ranks)],
+        [value["sizes"] for value in done.values],
+        [value["odd"] for value in done.values],
         done.output,
         any(value["in_graph"] for value in done.values),
     )

@@ -7,6 +7,7 @@ an observation: where no fingerprint fits, nothing is claimed.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 from labs.tp_linear_pair.faults import attention, layers, reading, vocabulary
@@ -25,6 +26,16 @@ DIAGNOSES: dict[str, Callable[[Seen], list[str]]] = {
 
 
 def diagnose(exercise: str, seen: Seen) -> list[str]:
-    """Hints for what came back, the most telling first; empty when nothing is recognised."""
-    lost = [reading.LOST_RESULT] if reading.lost_all_reduce(seen.function) else []
-    return [*lost, *DIAGNOSES[exercise](seen), *common(seen)]
+    """Hints for what came back, the most telling first; empty when nothing is recognised.
+
+    An output that a fingerprint did not reckon with costs its hints, never the card.
+    """
+    found: list[str] = []
+    for look in (_lost, DIAGNOSES[exercise], common):
+        with contextlib.suppress(Exception):
+            found += look(seen)
+    return found
+
+
+def _lost(seen: Seen) -> list[str]:
+    return [reading.LOST_RESULT] if reading.lost_all_reduce(seen.function) else []

@@ -38,11 +38,6 @@ def common(seen: Seen) -> list[str]:
             f"{' and '.join(changed)} was changed in place: work on a copy of what still belongs "
             "to somebody else (all_reduce works in place)"
         )
-    right = seen.case.out[0].dtype
-    if other := {out.dtype for out in seen.out} - {right}:
-        found.append(
-            f"the inputs are {right}, the output is {other.pop()}: keep the type that came in"
-        )
     if seen.same_shapes and all(g is None for grads in seen.grads for g in grads.values()):
         found.append(
             "nothing flows back: the result has left the graph. Autograd does not see through "

@@ -114,7 +114,9 @@ def row_parallel(seen: Seen) -> list[str]:
             if reading.uses(seen.function, "reduce_from_ranks")
             else "there is no all-reduce: each rank returns its own partial sum"
         )
-    if every(seen, lambda r: same(seen.out[r] - bias, (case.out[r] - bias) / n)):
+    if seen.same_shapes and every(
+        seen, lambda r: same(seen.out[r] - bias, (case.out[r] - bias) / n)
+    ):
         found.append(f"the partial products are averaged, a factor 1/{n}: they are to be summed")
     if values_ok(seen):
         found += bias_gradient(seen, "bias")
@@ -171,12 +173,15 @@ def cut_fused(seen: Seen) -> list[str]:
     ):
         return ["the shares are put below each other: torch.cat needs dim=-1"]
     found = _arguments_unused(seen, of_each, parts) or shuffled(seen)
-    if not seen.refusal.startswith("ValueError"):
-        odd = case.refused["widths"]
+    for given, made in zip(case.refused, seen.refusals, strict=True):
+        if made.startswith("ValueError"):
+            continue
+        odd = given["widths"]
         found.append(
             f"parts of {odd} columns cannot be shared by {n} ranks, although {sum(odd)} divides: "
             "each width must divide by itself; else raise ValueError with the numbers"
         )
+        break
     return found
 
 
