@@ -1,12 +1,19 @@
-"""Runs amid trouble: what learners leave running, odd folders and files, a machine that lacks much."""
+"""Runs amid trouble: what learners leave running, odd folders, a machine short of much."""
 
+import os
+import signal
+import subprocess
+import sys
+import textwrap
 import time
+from pathlib import Path
 
 import pytest
 
 from labs import ranks
-from tests import on_ranks
+from tests import leftovers, on_ranks
 
+COURSE = Path(__file__).resolve().parents[1]
 pytestmark = [pytest.mark.ranks, pytest.mark.usefixtures("nothing_left")]
 
 
@@ -34,3 +41,18 @@ def test_a_run_whose_ranks_have_returned_is_not_lost(what, note):
     assert time.monotonic() - begun < 8
     again = run(on_ranks.total, 2)
     assert (again.values[0][0], again.note) == (3, None)
+
+
+def test_the_kernel_killed_while_its_supervisor_starts(nothing_left):
+    code = """
+        from labs import ranks
+        from tests import on_ranks
+        ranks.launch(on_ranks.total, ranks=2, status=False, mode="warm")
+    """
+    kernel = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], cwd=COURSE)
+    assert leftovers.wait_until(lambda: leftovers.folders(nothing_left), 60, 0.001)
+    os.kill(kernel.pid, signal.SIGKILL)
+    kernel.wait()
+    assert leftovers.marked(kernel.pid)  # it had not read a word of the kernel's yet
+    assert leftovers.wait_until(lambda: not leftovers.marked(kernel.pid), 60)
+    assert leftovers.folders(nothing_left) == []

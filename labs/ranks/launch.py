@@ -8,7 +8,6 @@ import re
 import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -54,18 +53,20 @@ def launch(
         raise ValueError(f"mode must be 'warm' or 'cold', got {mode!r}")
     if not 0 < limit < 1e6:
         raise ValueError(f"limit must be a number of seconds above 0 and below 1e6, got {limit!r}")
-    folder = Path(tempfile.mkdtemp(prefix="labs-"))
-    line = Status(str(placement), quiet=not status)
+    job = dict(
+        threads=placement.threads, backend=placement.backend, device=placement.device, limit=limit
+    )  # fmt: skip
+    files, labels = ship.pack(job, function, args, dict(kwargs or {}))
+    line, folder = Status(str(placement), quiet=not status), None
     try:
-        job = dict(
-            threads=placement.threads, backend=placement.backend, device=placement.device,
-            limit=limit,
-        )  # fmt: skip
-        ship.write(job, function, args, dict(kwargs or {}), folder)
+        folder = supervisor(mode).new_folder()
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+        del files
         # Another program may take the port between the test and torchrun, and on an overloaded
         # machine gloo may give up connecting: nobody's function has run then.
         for _ in range(3):
-            attempt = _Attempt(folder, placement, mode, limit, dict(env or {}), line)
+            attempt = _Attempt(folder, placement, mode, limit, dict(env or {}), line, labels)
             run = attempt.run()
             if not attempt.traces.port_taken() and not attempt.never_met:
                 break
@@ -75,7 +76,8 @@ def launch(
         return run
     finally:
         line.done()
-        shutil.rmtree(folder, ignore_errors=True)
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def torchrun_arguments(ranks: int, port: int) -> list[str]:
@@ -102,10 +104,10 @@ class _Attempt:
 
     def __init__(
         self, folder: Path, placement: devices.Placement, mode: str, limit: float,
-        env: dict[str, str], line: Status,
+        env: dict[str, str], line: Status, labels: dict[str, str] | None = None,
     ) -> None:  # fmt: skip
         self.folder, self.placement, self.mode = folder, placement, mode
-        self.limit, self.env, self.line = limit, env, line
+        self.limit, self.env, self.line, self.labels = limit, env, line, labels or {}
         self.traces = Traces(folder, placement.ranks)
         self.origin = time.time()
         self.why: str | None = None  # the reason, when it was ended from here
@@ -202,10 +204,7 @@ class _Attempt:
         )
 
     def _gathered(self, code: int) -> Run:
-        import pickle
-
-        labels = pickle.loads((self.folder / "job").read_bytes())["labels"]
-        run, errors = gather(self.folder, self.placement, self.mode, labels, self.origin)
+        run, errors = gather(self.folder, self.placement, self.mode, self.labels, self.origin)
         cause = root_cause(errors)
         self.never_met = cause is not None and self._never_met(errors)
         silent = self.traces.silent()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-import tempfile
 import time
-from pathlib import Path
 
 from labs.ranks import devices, environment, output
 from labs.ranks.launch import COURSE, torchrun_arguments
@@ -21,12 +19,12 @@ def torchrun(module: str, ranks: int = 2, limit: float = 120.0, lines: int = 20)
     ValueError when the ranks do not fit, RuntimeError when it fails or takes over `limit` seconds.
     """
     placement = devices.place(ranks)
-    folder = Path(tempfile.mkdtemp(prefix="labs-"))
+    process = supervisor("cold")
+    folder = process.new_folder()
     print(f"$ torchrun --nproc-per-node {ranks} -m {module}")
     env = environment.for_ranks(placement.threads, [str(COURSE), *filter(None, sys.path)])
     env.update(TMPDIR=str(folder))
     argv = [*torchrun_arguments(ranks, free_port()), "--log-dir", str(folder), "-m", module]
-    process = supervisor("cold")
     try:
         with process.lock:
             process.wait_ready()

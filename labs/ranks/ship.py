@@ -267,8 +267,10 @@ def as_source(function: Callable) -> Source:
     return gather.source(function.__name__, scope)
 
 
-def write(job: dict, function: Callable, args: tuple, kwargs: dict, folder: Path) -> None:
-    """Write the job and the cells it needs into the folder of the run."""
+def pack(
+    job: dict, function: Callable, args: tuple, kwargs: dict
+) -> tuple[dict[str, bytes], dict[str, str]]:
+    """The job and the cells it needs, as files; and the files' names as the learner knows them."""
     sources: list[Source] = []
     known: dict[int, int] = {}
 
@@ -284,20 +286,16 @@ def write(job: dict, function: Callable, args: tuple, kwargs: dict, folder: Path
     except _CANNOT_PICKLE as error:
         name = getattr(function, "__name__", "the function")
         raise ValueError(f"{name} uses something that cannot be sent to a rank: {error}") from None
-    labels = {}
+    files, labels = {}, {}
     for i, source in enumerate(sources):
         for j, cell in enumerate(source.cells):
             file = f"cell_{i}_{j}.py"
             labels[file] = cell.label
-            (folder / file).write_text(cell.text, encoding="utf-8")
+            files[file] = cell.text.encode()
     told = [
-        dict(
-            name=s.name,
-            values=s.values,
-            late=s.late,
-            cells=[(c.names, c.statements, c.aliases) for c in s.cells],
-        )  # fmt: skip
+        dict(name=s.name, values=s.values, late=s.late,
+             cells=[(c.names, c.statements, c.aliases) for c in s.cells])
         for s in sources
-    ]
-    job = dict(job, call=buffer.getvalue(), sources=told, labels=labels)
-    (folder / "job").write_bytes(pickle.dumps(job))
+    ]  # fmt: skip
+    files["job"] = pickle.dumps(dict(job, call=buffer.getvalue(), sources=told))
+    return files, labels

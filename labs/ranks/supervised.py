@@ -32,6 +32,7 @@ class Supervised:
         self.version = _FILE.stat().st_mtime_ns
         # Whatever it starts carries this mark, and is found by it if the supervisor is killed.
         self.mark = f"LABS_SUPERVISOR={os.getpid()}-{time.time_ns()}"
+        self._speaking = threading.Lock()  # two threads' lines must not mix
         self._buffer, self._ready, self._number = b"", False, 0
         mine, its = socket.socketpair()
         self._line = mine
@@ -64,6 +65,17 @@ class Supervised:
                 raise SupervisorGone(f"the supervisor did not start within {_START_LIMIT:g} s")
             self._ready = True
 
+    def new_folder(self) -> Path:
+        """A folder for one run. The caller removes it, or the supervisor if the caller is killed.
+
+        The supervisor is told before there is a folder, and need not be ready.
+        """
+        folder = Path(tempfile.gettempdir(), f"labs-{os.urandom(4).hex()}")
+        with contextlib.suppress(SupervisorGone):  # whoever begins the run will see that
+            self._say(op="own", folder=str(folder))
+        folder.mkdir(mode=0o700)
+        return folder
+
     def begin(self, **job: object) -> None:
         """Ask for a run. Its messages are those that `news` gives until the next one begins."""
         self.wait_ready()
@@ -77,7 +89,8 @@ class Supervised:
 
     def _say(self, **message: object) -> None:
         try:
-            self._line.sendall((json.dumps(message) + "\n").encode())
+            with self._speaking:
+                self._line.sendall((json.dumps(message) + "\n").encode())
         except OSError:
             raise SupervisorGone(self._last_words()) from None
 

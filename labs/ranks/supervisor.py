@@ -10,6 +10,7 @@ work, and never touches CUDA: a fork copies only the forking thread, and CUDA do
 
 It speaks JSON lines on the socket given as its standard input:
     in   {"op": "run", "number", "argv", "env", "cwd", "out", "folder"}   {"op": "kill", "number"}
+         {"op": "own", "folder"}: to be removed when the kernel is gone
     out  {"event": "ready" | "started" | "done", "number", ...}
 Each run has a number, so that what is said late of one run is not taken for the next one's. A kill
 is always answered with "done", even where the run had ended by itself or never begun.
@@ -153,9 +154,17 @@ def serve(kernel: int, warm: bool) -> None:
         gc.collect()
         gc.freeze()  # shared pages stay shared: the collector of a rank does not write to them
     line.say(event="ready", pid=os.getpid())
-    waiting, number, folder, agent = [], 0, None, 0
+    waiting, folders, number, agent = [], set(), 0, 0
+
+    def listen(wait: float) -> bool:
+        """Sort what comes in; whether anything came."""
+        heard = line.read(wait)
+        folders.update(message["folder"] for message in heard if "folder" in message)
+        waiting.extend(message for message in heard if message["op"] != "own")
+        return bool(heard)
+
     while line.open and os.getppid() == kernel:
-        waiting += line.read(0.01 if agent else 0.5)
+        listen(0.01 if agent else 0.5)
         code = None
         if agent:
             pid, status = os.waitpid(agent, os.WNOHANG)
@@ -168,11 +177,13 @@ def serve(kernel: int, warm: bool) -> None:
             line.say(event="done", number=number, code=code, clean=clean)
         elif waiting and not agent:
             job = waiting.pop(0)
-            number, folder = job["number"], job["folder"]
+            number = job["number"]
             agent = start_warm(job, line.descriptor) if job["warm"] else start_cold(job)
             line.say(event="started", number=number, agent=agent)
     processes.end_descendants()
-    if folder:  # the kernel is gone: nobody else tidies its folder
+    while listen(0):  # what was said before this process could hear
+        pass
+    for folder in folders:  # the kernel is gone: nobody else tidies them
         shutil.rmtree(folder, ignore_errors=True)
 
 
