@@ -17,8 +17,7 @@ import solutions.tp_linear_pair as answers
 from labs import exercise, ranks, topics
 from labs.exercise import NOT_ATTEMPTED, NOT_REACHED, PASSED, check, exercises, judged
 from labs.ranks import Cell, Source
-from labs.tp_linear_pair import cases, trial
-from labs.tp_linear_pair import exercises as lab
+from labs.tp_linear_pair import cases, properties, trial
 from tests.exercise_sources import card_of, source
 
 NAMES = list(exercises())
@@ -58,8 +57,8 @@ class TestRight:
         draw = torch.Generator().manual_seed(5)
         case = cases.MAKERS[name](1, draw)
         seen = trial.run(getattr(answers, name), case)
-        assert lab._values(seen).state == PASSED
-        assert lab._gradients(seen).state == PASSED
+        assert properties.values(seen).state == PASSED
+        assert properties.gradients(seen).state == PASSED
 
     @pytest.mark.ranks
     def test_other_right_ways_pass(self) -> None:

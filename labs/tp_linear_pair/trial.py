@@ -160,9 +160,9 @@ def comparable(out: torch.Tensor, like: torch.Tensor) -> tuple[torch.Tensor, str
     if type(out) not in (torch.Tensor, torch.nn.Parameter):
         odd = f"the output is a {type(out).__name__}, not a plain tensor"
     elif out.is_nested or out.layout != torch.strided:
-        odd = f"the output's layout is {out.layout}: return a dense tensor"
+        odd = f"the output's layout is {out.layout}, the inputs' is {torch.strided}"
     elif out.dtype != like.dtype:
-        odd = f"the output is {out.dtype}, the inputs are {like.dtype}: keep the type that came in"
+        odd = f"the output is {out.dtype}, the inputs are {like.dtype}"
     elif out.device != like.device:
         odd = f"the output is on {out.device}, the inputs are on {like.device}"
     else:

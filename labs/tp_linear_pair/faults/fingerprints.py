@@ -38,6 +38,8 @@ def common(seen: Seen) -> list[str]:
             f"{' and '.join(changed)} was changed in place: work on a copy of what still belongs "
             "to somebody else (all_reduce works in place)"
         )
+    if odd := next(filter(None, seen.odd), ""):
+        found.append(f"{odd}: keep the type, layout and device that came in")
     if seen.same_shapes and all(g is None for grads in seen.grads for g in grads.values()):
         found.append(
             "nothing flows back: the result has left the graph. Autograd does not see through "
