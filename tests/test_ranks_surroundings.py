@@ -1,5 +1,6 @@
 """Runs amid trouble: what learners leave running, odd folders, a machine short of much."""
 
+import importlib
 import os
 import signal
 import subprocess
@@ -56,3 +57,18 @@ def test_the_kernel_killed_while_its_supervisor_starts(nothing_left):
     assert leftovers.marked(kernel.pid)  # it had not read a word of the kernel's yet
     assert leftovers.wait_until(lambda: not leftovers.marked(kernel.pid), 60)
     assert leftovers.folders(nothing_left) == []
+
+
+@pytest.mark.parametrize("mode", ["warm", "cold"])
+def test_files_beside_the_notebook_that_are_named_like_pythons_own(mode, tmp_path, monkeypatch):
+    names = ("random", "json", "queue", "numbers", "signal", "copy")
+    for name in names:
+        (tmp_path / f"{name}.py").write_text(f"raise ImportError('the learner's {name}')\n")
+    (tmp_path / f"beside_{mode}_too.py").write_text(
+        "import json, random\ndef found():\n    return random.__file__\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")
+    beside = importlib.import_module(f"beside_{mode}_too")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep + os.environ.get("PYTHONPATH", ""))
+    assert run(beside.found, 1, mode=mode).values == [beside.found()]

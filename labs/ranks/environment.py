@@ -7,7 +7,7 @@ MASTER_ADDR and the like describe somebody else's world. None of that may decide
 import os
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 _FOREIGN_PREFIXES = (
     "MASTER_", "SLURM_", "TORCHELASTIC_", "GROUP_", "ROLE_", "PET_", "PMI_", "PMIX_", "OMPI_",
@@ -23,12 +23,15 @@ def loopback() -> str:
 
 
 def for_ranks(
-    threads: int, path: list[str], extra: Mapping[str, str] | None = None
+    threads: int, path: Sequence[str] = (), extra: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """Environment of one launch on this machine alone. os.environ is read and never changed.
 
-    threads: CPU threads a rank; path: folders the ranks import from; extra: set last, as given.
+    threads: CPU threads a rank; path: folders that PYTHONPATH names before the caller's own; extra:
+    set last, as given. What PYTHONPATH names comes before the standard library: a `random.py` there
+    breaks the start of any interpreter. An empty entry would be the current folder.
     """
+    own = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     env = {
         name: value
         for name, value in os.environ.items()
@@ -42,7 +45,7 @@ def for_ranks(
         # The store asks the resolver for the name of each rank that connects; without a name
         # server that takes 5 s. Loopback needs no resolver.
         RES_OPTIONS="attempts:0",
-        PYTHONPATH=os.pathsep.join(path),
+        PYTHONPATH=os.pathsep.join(filter(None, [*path, *own])),
         PYTHONUNBUFFERED="1",
         PYTHONUTF8="1",
         KINETO_LOG_LEVEL="99",

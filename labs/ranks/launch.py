@@ -54,7 +54,8 @@ def launch(
     if not 0 < limit < 1e6:
         raise ValueError(f"limit must be a number of seconds above 0 and below 1e6, got {limit!r}")
     job = dict(
-        threads=placement.threads, backend=placement.backend, device=placement.device, limit=limit
+        threads=placement.threads, backend=placement.backend, device=placement.device,
+        limit=limit, path=_import_path(),
     )  # fmt: skip
     files, labels = ship.pack(job, function, args, dict(kwargs or {}))
     line, folder = Status(str(placement), quiet=not status), None
@@ -78,6 +79,11 @@ def launch(
         line.done()
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _import_path() -> list[str]:
+    """The folders this process imports from, as others can name them."""
+    return [path for path in map(os.path.abspath, sys.path) if os.path.isdir(path)]
 
 
 def torchrun_arguments(ranks: int, port: int) -> list[str]:
@@ -138,8 +144,7 @@ class _Attempt:
 
     def _command(self) -> dict:
         warm = self.mode == "warm"
-        path = [str(COURSE), *(p for p in map(os.path.abspath, sys.path) if os.path.isdir(p))]
-        env = environment.for_ranks(self.placement.threads, list(dict.fromkeys(path)), self.env)
+        env = environment.for_ranks(self.placement.threads, extra=self.env)
         env.update(LABS_MODE=self.mode, TMPDIR=str(self.folder))
         argv = torchrun_arguments(self.placement.ranks, free_port())
         argv += ["--log-dir", str(self.folder)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import time
 
 from labs.ranks import devices, environment, output
@@ -22,7 +21,7 @@ def torchrun(module: str, ranks: int = 2, limit: float = 120.0, lines: int = 20)
     process = supervisor("cold")
     folder = process.new_folder()
     print(f"$ torchrun --nproc-per-node {ranks} -m {module}")
-    env = environment.for_ranks(placement.threads, [str(COURSE), *filter(None, sys.path)])
+    env = environment.for_ranks(placement.threads, [str(COURSE)])
     env.update(TMPDIR=str(folder))
     argv = [*torchrun_arguments(ranks, free_port()), "--log-dir", str(folder), "-m", module]
     try:

@@ -9,6 +9,7 @@ import faulthandler
 import os
 import signal
 import sys
+import sysconfig
 import time
 import traceback
 from pathlib import Path
@@ -52,6 +53,18 @@ def _error(error: BaseException, folder: Path) -> dict:
     )  # fmt: skip
 
 
+def _also_import_from(folders: list[str]) -> None:
+    """Put the kernel's folders on the path: after the standard library, before what is installed.
+
+    A learner's `random.py` beside the notebook is then no danger to torch, and a `common.py` there
+    is found before an installed one, as in the kernel. A forked rank has not read PYTHONPATH.
+    """
+    asked = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    python = sysconfig.get_paths()["stdlib"]
+    library = [path for path in sys.path if path.startswith(python) and "-packages" not in path]
+    sys.path[:] = dict.fromkeys([sys.path[0], *library, *asked, *folders, *sys.path])
+
+
 def main(folder: Path) -> None:
     agent = os.getppid()
     from labs.ranks import processes
@@ -77,6 +90,7 @@ def main(folder: Path) -> None:
     me = on_rank.Rank(rank, world, "cpu", book.Book(rank), folder)
     try:
         job = unpack.read(folder / "job")
+        _also_import_from(job["path"])
         torch.set_num_threads(job["threads"])
         me.device = job["device"]
         if me.device == "cuda":
@@ -114,11 +128,7 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    # torchrun put this file's folder first; the neighbours here are not top-level modules.
     here = Path(__file__).resolve()
-    # A forked interpreter has not read PYTHONPATH. torchrun put this file's folder first; the
-    # neighbours here are not top-level modules.
-    asked = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
-    path = dict.fromkeys([str(here.parents[2]), *asked, *sys.path])
-    path.pop(str(here.parent), None)
-    sys.path[:] = path
+    sys.path[:] = [str(here.parents[2]), *(p for p in sys.path if p != str(here.parent))]
     main(Path(sys.argv[1]))

@@ -36,7 +36,7 @@ class Supervised:
         self._buffer, self._ready, self._number = b"", False, 0
         mine, its = socket.socketpair()
         self._line = mine
-        env = environment.for_ranks(threads=1, path=[])
+        env = environment.for_ranks(threads=1, extra={"PYTHONPATH": ""})
         env.update([self.mark.split("=")])
         env.update(OPENBLAS_NUM_THREADS="1", LABS_MODE=mode)
         # A file: a pipe that nobody reads fills up, and stops who writes to it.

@@ -101,7 +101,8 @@ def start_cold(job: dict) -> int:
     me = os.getpid()
     with open(job["out"], "ab") as out:
         agent = subprocess.Popen(
-            [sys.executable, "-m", "torch.distributed.run", *job["argv"]],
+            # -P: a file beside the notebook may have the name of one of Python's
+            [sys.executable, "-P", "-m", "torch.distributed.run", *job["argv"]],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
