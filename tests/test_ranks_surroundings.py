@@ -1,6 +1,7 @@
 """Runs amid trouble: what learners leave running, odd folders, a machine short of much."""
 
 import importlib
+import multiprocessing.synchronize
 import os
 import signal
 import subprocess
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from labs import ranks
+from labs.cli import doctor
+from labs.ranks import environment
 from tests import leftovers, on_ranks
 
 COURSE = Path(__file__).resolve().parents[1]
@@ -72,3 +75,27 @@ def test_files_beside_the_notebook_that_are_named_like_pythons_own(mode, tmp_pat
     beside = importlib.import_module(f"beside_{mode}_too")
     monkeypatch.setenv("PYTHONPATH", os.pathsep + os.environ.get("PYTHONPATH", ""))
     assert run(beside.found, 1, mode=mode).values == [beside.found()]
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError(2, "gone"), OSError(30, "read-only")])
+def test_without_semaphores_ranks_start_cold_and_the_doctor_says_so(error, monkeypatch):
+    def refused(*args):
+        raise error
+
+    monkeypatch.delenv("LABS_MODE", raising=False)
+    monkeypatch.setattr(multiprocessing.synchronize._multiprocessing, "SemLock", refused)
+    environment.can_make_semaphores.cache_clear()
+    try:
+        mode, why = environment.default_mode()
+        finding = doctor._shared_memory()
+    finally:
+        environment.can_make_semaphores.cache_clear()
+    assert (mode, finding.ok, finding.needed) == ("cold", False, False)
+    assert why == "no semaphore can be made (/dev/shm is missing, full or read-only)"
+    assert "no semaphore can be made; warm mode and NCCL need it" in finding.told
+
+
+def test_with_semaphores_ranks_start_warm(monkeypatch):
+    monkeypatch.delenv("LABS_MODE", raising=False)
+    assert environment.default_mode() == ("warm", "fork is safe on Linux")
+    assert doctor._shared_memory().ok

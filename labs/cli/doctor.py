@@ -152,12 +152,15 @@ def _ports() -> Finding:
 
 
 def _shared_memory() -> Finding:
+    usable = environment.can_make_semaphores()
     try:
-        room = shutil.disk_usage("/dev/shm").free
+        free = shutil.disk_usage("/dev/shm").free
+        told = f"{free / _GIB:.1f} GiB free"
     except OSError:
-        return Finding("shared memory", "none; gloo needs none, NCCL does", False)
-    told = f"{room / _GIB:.1f} GiB free; gloo needs none, NCCL does"
-    return Finding("shared memory", told, numbers={"free_bytes": room})
+        free, told = None, "no /dev/shm"
+    told += ", semaphores can be made" if usable else ", no semaphore can be made"
+    told += "; warm mode and NCCL need it, gloo and cold mode do not"
+    return Finding("shared memory", told, usable, numbers={"free_bytes": free})
 
 
 def _namespaces() -> Finding:

@@ -4,6 +4,8 @@ A notebook may itself live inside a SLURM job, a torchrun or an MPI session whos
 MASTER_ADDR and the like describe somebody else's world. None of that may decide here.
 """
 
+import functools
+import multiprocessing
 import os
 import socket
 import sys
@@ -55,11 +57,26 @@ def for_ranks(
     return env
 
 
+@functools.cache
+def can_make_semaphores() -> bool:
+    """Whether this system makes semaphores: torchrun needs one for each rank that it forks.
+
+    On Linux they live in /dev/shm, which some containers lack or mount read-only.
+    """
+    try:
+        multiprocessing.get_context("fork").Lock()
+    except (OSError, ImportError, ValueError):  # ValueError: no fork on this system
+        return False
+    return True
+
+
 def default_mode() -> tuple[str, str]:
     """warm or cold, and why. LABS_MODE=cold (or warm) decides."""
     asked = os.environ.get("LABS_MODE")
     if asked in ("warm", "cold"):
         return asked, f"LABS_MODE={asked}"
+    if sys.platform.startswith("linux") and not can_make_semaphores():
+        return "cold", "no semaphore can be made (/dev/shm is missing, full or read-only)"
     if sys.platform.startswith("linux"):
         return "warm", "fork is safe on Linux"
     return "cold", f"fork is not safe on {sys.platform}"
