@@ -5,6 +5,7 @@ The mutants of one exercise share a test.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 
 import pytest
@@ -12,12 +13,13 @@ import torch
 
 import solutions.tp_linear_pair as answers
 from labs.equality import EPS
-from labs.exercise import NOT_REACHED, PASSED, exercises, judged
+from labs.exercise import FAILED, NOT_REACHED, PASSED, exercises, judged
 from labs.ranks import RunFailed
-from labs.tp_linear_pair import cases, legality, trial
+from labs.tp_linear_pair import cases, legality, properties, trial
 from labs.tp_linear_pair.faults import failures
 from tests.exercise_sources import card_of, source
 from tests.mutants.tp_linear_pair import MUTANTS, of
+from tests.mutants.tp_linear_pair.narrow import FUSED_SUMS, NARROW
 from tests.mutants.tp_linear_pair.slips import PLAIN, SLIPS
 
 ON_RANKS = [name for name in exercises() if name != "allreduce_bytes"]
@@ -31,7 +33,7 @@ def test_mutants_fail_and_are_named(name: str, monkeypatch) -> None:
     Most are caught on 2 ranks already; the launch of 4, which cannot mend that, is left out then.
     """
     missed = []
-    for mutant in [*of(name), *(slip for slip in SLIPS if slip.exercise == name)]:
+    for mutant in [*of(name), *(m for m in [*SLIPS, *NARROW] if m.exercise == name)]:
         for ranks in cases.WORLDS:
             with monkeypatch.context() as only:
                 only.setattr(cases, "WORLDS", (ranks,))
@@ -49,6 +51,23 @@ def test_mutants_fail_and_are_named(name: str, monkeypatch) -> None:
 def test_a_loss_without_a_backward_of_its_own_is_right() -> None:
     """What most of the wrong losses above are made of."""
     assert judged(source("vocab_parallel_loss", PLAIN)).ok
+
+
+@pytest.mark.ranks
+def test_a_loss_that_sends_two_sums_together_is_right() -> None:
+    """Two calls of the same bytes as three."""
+    card = judged(source("vocab_parallel_loss", FUSED_SUMS))
+    assert card.ok, card
+
+
+@pytest.mark.ranks
+def test_a_tracer_that_saw_nothing_does_not_pass() -> None:
+    case = cases.cases("vocab_parallel_loss", 1)[0]
+    seen = trial.run(answers.vocab_parallel_loss, case)
+    assert properties.memory(seen).state == PASSED
+    blind = dataclasses.replace(seen, largest_bytes=[0, 0], sizes=[[], []])
+    verdict = properties.memory(blind)
+    assert verdict.state == FAILED and "were not all traced" in verdict.detail
 
 
 def test_there_are_mutants_of_each_case() -> None:
@@ -156,6 +175,12 @@ class TestAnswersThatBreak:
             ("'many'", "'many', not a number"),
             ("payload * (ranks - 1) / ranks", "expected"),
             ("float('nan')", "got nan"),
+            ("2 * (ranks - 1) * payload // ranks", "without // or int()"),
+            ("2 * (ranks - 1) * (payload // ranks)", "without // or int()"),
+            ("2 * (ranks - 1) * int(payload / ranks)", "without // or int()"),
+            ("2 * (ranks - 1) / ranks * int(payload)", "without // or int()"),
+            ("10 ** 400", "OverflowError"),
+            ("1j", "1j, not a number"),
         ],
     )
     def test_formula_from_a_file(self, body: str, words: str) -> None:
@@ -164,6 +189,11 @@ class TestAnswersThatBreak:
             "allreduce_bytes", f"def allreduce_bytes(payload, ranks):\n    return {body}"
         )
         assert not card.ok and words in repr(card), card
+
+    def test_a_fraction_is_a_number(self) -> None:
+        text = "from fractions import Fraction\n\ndef allreduce_bytes(payload, ranks):\n"
+        text += "    return Fraction(2 * (ranks - 1), ranks) * Fraction(payload)"
+        assert card_of("allreduce_bytes", text).ok
 
     def test_ranks_that_part(self) -> None:
         card = card_of(

@@ -147,17 +147,26 @@ def cut_fused(ranks: int, draw: torch.Generator) -> Case:
 
 
 def attention_heads(ranks: int, draw: torch.Generator) -> Case:
-    """Grouped queries; on four ranks each of two KV heads is copied to two of them."""
-    heads, kv, hd = (8, 4, 3) if ranks == 2 else (8, 2, 3)
-    d = heads * hd
+    """Grouped queries; on four ranks each of two KV heads is copied to two of them.
+
+    On two ranks d = 20 is not heads * hd = 24: the size of a head is what w_o says. One device
+    works at d = 24 there, with zeros for what is not in x and taken off the output again.
+    """
+    heads, kv, hd, d = (8, 4, 3, 20) if ranks == 2 else (8, 2, 3, 24)
+    more = heads * hd - d
     shapes = {"qkv_w": (d, (heads + 2 * kv) * hd), "qkv_b": ((heads + 2 * kv) * hd,),
-              "out_w": (d, d), "out_b": (d,)}  # fmt: skip
+              "out_w": (heads * hd, d), "out_b": (d,)}  # fmt: skip
     whole = {"x": _normal(draw, 2, 5, d)}
     for name, shape in shapes.items():
         whole[name] = _normal(draw, *shape) * (d**-0.5 if len(shape) == 2 else 0.5)
     for tensor in whole.values():
         tensor.requires_grad_()
-    out = one_device.attention(*whole.values(), heads, kv)
+    x, qkv_w, qkv_b, out_w, out_b = whole.values()
+    pad = torch.nn.functional.pad
+    out = one_device.attention(
+        pad(x, (0, more)), pad(qkv_w, (0, 0, 0, more)), qkv_b, pad(out_w, (0, more)),
+        pad(out_b, (0, more)), heads, kv,
+    )[..., :d]  # fmt: skip
     back = _normal(draw, *out.shape)
     out.backward(back)
 
@@ -187,13 +196,18 @@ def attention_heads(ranks: int, draw: torch.Generator) -> Case:
 
 
 def vocab_parallel_loss(ranks: int, draw: torch.Generator) -> Case:
-    """A vocabulary the ranks do not divide; on four ranks the last holds nothing but padding."""
+    """A vocabulary the ranks do not divide; on four ranks the last holds nothing but padding.
+
+    One token's logits are so large that exp overflows, those of another so far below 0 that it
+    underflows. Each token is compared at its own scale.
+    """
     batch, length, vocab = 4, 8, 41 if ranks == 2 else 42
     width = formulas.padded_vocab(vocab, ranks) // ranks
     if ranks == 4:
         width += 4  # 15 columns a rank: 42 are used up on the third
     logits = _normal(draw, batch, length, vocab)
     logits[0, 0] *= 1e4 / logits[0, 0].abs().max()  # exp of these overflows
+    logits[0, 1] -= 4e3  # and of these it is 0, all of them
     targets = torch.randint(vocab, (batch, length), generator=draw)
     targets[0, :ranks] = torch.arange(ranks).clamp(max=(vocab - 1) // width) * width
     logits.requires_grad_()
@@ -202,6 +216,10 @@ def vocab_parallel_loss(ranks: int, draw: torch.Generator) -> Case:
     ).view(batch, length)
     back = _normal(draw, batch, length)
     loss.backward(back)
+    scale = logits.detach().abs().amax(-1).clamp_min(1)
+    tokens, padded = batch * length, width * ranks
+    # (B, T, V) in 1 and in 4 bytes an element; a padded one where no shard has as many bytes
+    sizes = [tokens * vocab, tokens * vocab * 4, tokens * padded * (1 if ranks == 2 else 4)]
 
     def shard(whole: torch.Tensor, padding: float, rank: int) -> torch.Tensor:
         padded = torch.nn.functional.pad(whole, (0, width * ranks - vocab), value=padding)
@@ -214,8 +232,12 @@ def vocab_parallel_loss(ranks: int, draw: torch.Generator) -> Case:
         [back.clone() for _ in range(ranks)],
         [loss.detach()] * ranks,
         [{"logits_shard": shard(logits.grad, 0.0, r)} for r in range(ranks)],
-        [Traffic("all_reduce", "forward", formulas.vocab_loss_payload(batch, length, _E), 3)],
+        [Traffic("all_reduce", "forward", formulas.vocab_loss_payload(batch, length, _E), 3,
+                 at_most=True)],
         largest_bytes=formulas.gathered_logits_payload(batch, length, vocab, _E),
+        least_bytes=tokens * width * _E,
+        never_bytes=tuple(sizes),
+        place_scale=scale,
     )  # fmt: skip
 
 

@@ -81,7 +81,7 @@ _WRONG = (
     (Wrong(heads="reversed"), "the heads are put together in the wrong order"),
     (Wrong(heads="not moved back"),
      "heads and tokens are mixed up: move the heads back beside hd, in their order, before the "
-     "reshape to (B, T, d/t)"),
+     "reshape to (B, T, q_heads*hd)"),
 )  # fmt: skip
 
 

@@ -39,7 +39,16 @@ def vocab_parallel_loss(seen: Seen) -> list[str]:
             "pass op=dist.ReduceOp.MAX"
         )
     elif every(seen, lambda r: same(loss(r), there(case.out[r]))) and not values_ok(seen):
-        found.append("large logits overflow: subtract the max over all ranks before exp")
+        high = largest > 100
+        found.append(
+            "logits far below 0 underflow: the max to subtract is the largest logit also where "
+            "that is negative, not 0"
+            if every(
+                seen,
+                lambda r: seen.same_shapes and same(seen.out[r][high], case.out[r][high]),
+            )
+            else "large logits overflow: subtract the max over all ranks before exp"
+        )
     own = [shard.amax(-1).clamp_min(-1e30) for shard in shards]
     sums = sum((shards[r] - own[r].unsqueeze(-1)).exp().sum(-1) for r in range(n)).log()
     shifted = sum(((right - own[r]) * here[r]) for r in range(n))

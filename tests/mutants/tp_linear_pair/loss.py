@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant, adder, changed
 MUTANTS: list[Mutant] = []
 _mutant = adder(MUTANTS)
 
-_LOSS = """
+LOSS = """
 class Loss(torch.autograd.Function):
     @staticmethod
     def forward(ctx, logits, targets):
@@ -42,7 +42,7 @@ def vocab_parallel_loss(logits_shard, targets):
 
 def _loss(*changes: tuple[str, str]) -> str:
     """The right loss with the given places changed."""
-    return changed(_LOSS, *changes)
+    return changed(LOSS, *changes)
 
 
 _mutant(

@@ -80,14 +80,7 @@ def cut_fused(w, widths, rank, ranks):
     parts = w.split(widths, dim=-1)
     return torch.cat([p.chunk(ranks, dim=-1)[rank] for p in parts], dim=-1)
 """
-_LOOK = "any(width % ranks for width in widths)"
 for name, fault, hint, change in (
-    ("cut_looks_at_first", "the first width is checked alone", "each width",
-     (_LOOK, "widths[0] % ranks")),
-    ("cut_looks_at_last", "the last width is checked alone", "each width",
-     (_LOOK, "widths[-1] % ranks")),
-    ("cut_looks_at_middle", "the middle width is checked alone", "each width",
-     (_LOOK, "widths[1] % ranks")),
     ("cut_own_rank", "the argument rank is not used", "`rank` is not used",
      ("[rank]", "[dist.get_rank()]")),
     ("cut_own_world", "the argument ranks is not used", "`ranks` is not used",
