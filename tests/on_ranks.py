@@ -124,3 +124,15 @@ def leave_behind(what):
     if what == "child" and os.fork() == 0:
         time.sleep(1e6)
     return dist.get_rank()
+
+
+def close_output(how):
+    """Close standard output with text still in it; where temporary files go."""
+    if how == "descriptor":
+        sys.stdout.write("not a whole line")
+        os.close(1)
+    else:
+        sys.stdout.close()
+    import tempfile
+
+    return tempfile.gettempdir() == os.environ["TMPDIR"]

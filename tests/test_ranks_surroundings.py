@@ -3,6 +3,7 @@
 import importlib
 import multiprocessing.synchronize
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from labs import ranks
 from labs.cli import doctor
-from labs.ranks import environment
+from labs.ranks import environment, supervised
 from tests import leftovers, on_ranks
 
 COURSE = Path(__file__).resolve().parents[1]
@@ -99,3 +100,28 @@ def test_with_semaphores_ranks_start_warm(monkeypatch):
     monkeypatch.delenv("LABS_MODE", raising=False)
     assert environment.default_mode() == ("warm", "fork is safe on Linux")
     assert doctor._shared_memory().ok
+
+
+def test_a_kernel_with_more_than_1024_open_files():
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 1200 > limits[1] != resource.RLIM_INFINITY:
+        pytest.skip("this system allows fewer than 1200 open files")
+    opened = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(1200, limits[0]), limits[1]))
+        while not opened or opened[-1] < 1030:
+            opened.append(os.dup(0))
+        distant = supervised.Supervised("cold")
+        distant.wait_ready()
+        assert distant._line.fileno() > 1023
+        distant.close()
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@pytest.mark.parametrize("how", ["descriptor", "stream"])
+def test_a_rank_that_closed_its_output_still_reports(how):
+    """And temporary files, torch's of a rank's end among them, go into the run's folder."""
+    assert run(on_ranks.close_output, 1, how, mode="warm").values == [True]

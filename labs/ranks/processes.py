@@ -9,6 +9,7 @@ the tree and the guarantees are weaker: a process that leaves its tree on purpos
 import contextlib
 import ctypes
 import os
+import select
 import signal
 import sys
 import time
@@ -76,6 +77,16 @@ def alive(pid: int) -> bool:
     except (OSError, IndexError):
         return False
     return True
+
+
+def readable(descriptor: int, wait: float) -> bool:
+    """Whether there is something to read, or the end, within `wait` seconds.
+
+    select.select cannot: it takes no descriptor above 1023, and a kernel may have many files open.
+    """
+    line = select.poll()
+    line.register(descriptor, select.POLLIN)
+    return bool(line.poll(1000 * wait))
 
 
 def peak_rss_bytes() -> int:

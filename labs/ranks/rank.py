@@ -116,8 +116,11 @@ def main(folder: Path) -> None:
             peak_rss_bytes=processes.peak_rss_bytes(), ended=time.time(),
         ),
     )  # fmt: skip
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for name in ("stdout", "stderr"):
+        try:
+            getattr(sys, name).flush()
+        except (OSError, ValueError, AttributeError):  # the function closed it
+            setattr(sys, name, None)
     if error:
         if is_victim(error):  # torchrun shall first notice, and note, the end of the other rank
             time.sleep(0.5)

@@ -4,7 +4,6 @@ import atexit
 import contextlib
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -14,7 +13,7 @@ import threading
 import time
 from pathlib import Path
 
-from labs.ranks import environment
+from labs.ranks import environment, processes
 
 _FILE = Path(__file__).with_name("supervisor.py")
 _START_LIMIT = 120.0  # seconds: a cold disk may take long to import torch
@@ -107,7 +106,7 @@ class Supervised:
         deadline = time.monotonic() + wait
         while b"\n" not in self._buffer:
             left = max(0.0, deadline - time.monotonic())
-            ready, _, _ = select.select([self._line], [], [], min(left, 0.5))
+            ready = processes.readable(self._line.fileno(), min(left, 0.5))
             data = b""
             if ready:
                 with contextlib.suppress(ConnectionError):

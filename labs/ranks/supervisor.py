@@ -21,12 +21,12 @@ import gc
 import importlib.util
 import json
 import os
-import select
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import types
 
 # What a learner's run will need first. torch alone: nothing of the course.
@@ -66,6 +66,7 @@ def _become_agent(job: dict, close: int) -> None:
     os.chdir(job["cwd"])
     os.environ.clear()
     os.environ.update(job["env"])
+    tempfile.tempdir = None  # found anew, from the launch's TMPDIR
 
 
 def start_warm(job: dict, line: int) -> int:
@@ -129,8 +130,7 @@ class Line:
 
     def read(self, wait: float) -> list[dict]:
         """Messages that arrived within `wait` seconds."""
-        ready, _, _ = select.select([self.descriptor], [], [], wait)
-        if not ready:
+        if not processes.readable(self.descriptor, wait):
             return []
         try:
             data = os.read(self.descriptor, 1 << 20)
