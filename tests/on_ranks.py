@@ -136,3 +136,16 @@ def close_output(how):
     import tempfile
 
     return tempfile.gettempdir() == os.environ["TMPDIR"]
+
+
+def raise_odd(kind):
+    """Raise an error whose message is long, or speaks to a terminal; or remove the run's folder."""
+    if kind == "long":
+        raise ValueError("begins" + "long/ " * 2_000_000 + "ends")
+    if kind == "control":
+        print("a\x00b\x1b[1mbold\x1b[0m")
+        raise ValueError("red: \x1b[31mno\x1b[0m\x00\x07 one\r\ntwo\ttab")
+    import shutil
+
+    dist.barrier()
+    shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)

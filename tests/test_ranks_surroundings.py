@@ -1,5 +1,6 @@
 """Runs amid trouble: what learners leave running, odd folders, a machine short of much."""
 
+import errno
 import importlib
 import multiprocessing.synchronize
 import os
@@ -125,3 +126,58 @@ def test_a_kernel_with_more_than_1024_open_files():
 def test_a_rank_that_closed_its_output_still_reports(how):
     """And temporary files, torch's of a rank's end among them, go into the run's folder."""
     assert run(on_ranks.close_output, 1, how, mode="warm").values == [True]
+
+
+@pytest.mark.parametrize("mode", ["warm", "cold"])
+def test_the_current_folder_was_removed(mode, tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    monkeypatch.syspath_prepend("")
+    gone.rmdir()
+    assert run(on_ranks.total, 1, mode=mode).values[0][0] == 1
+
+
+def test_the_folder_of_the_run_was_removed():
+    done = failed(on_ranks.raise_odd, 2, "folder")
+    first = done.failure.partition("\n")[0]
+    assert first == "the temporary folder of the run was removed while it ran"
+    assert done.values == [None, None]
+
+
+def test_no_control_characters_in_what_is_shown():
+    done = failed(on_ranks.raise_odd, 1, "control")
+    assert done.failure.startswith("rank 0: ValueError: red: no one\ntwo\ttab\n")
+    assert done.output == "rank 0: abbold"
+
+
+def test_a_message_of_megabytes_is_cut_on_the_rank():
+    begun = time.monotonic()
+    done = failed(on_ranks.raise_odd, 1, "long")
+    assert time.monotonic() - begun < 6
+    assert done.failure.startswith("rank 0: ValueError: beginslong/")
+    assert "long/ ends\n" in done.failure
+    assert "[… 11,998,210 characters left out …]" in done.failure
+    assert len(done.failure) < 3000
+
+
+class FullDisk:
+    f_bavail, f_frsize, f_files, f_favail = 3, 4096, 100, 50
+
+
+def test_a_full_disk_is_named_first(monkeypatch):
+    monkeypatch.setattr(os, "statvfs", lambda folder: FullDisk())
+    done = failed(on_ranks.fail, 1, 0, "exit")
+    assert done.failure.startswith("the disk of the temporary folder is full")
+    assert "\nrank 0 ended without a word: exit code 7" in done.failure
+
+
+def test_no_room_for_the_arguments(monkeypatch):
+    def refused(self, content):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", refused)
+    done = failed(on_ranks.total, 1)
+    assert done.failure == (
+        "the ranks' function and arguments could not be written to a file: No space left on device"
+    )

@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -60,9 +61,13 @@ def launch(
     files, labels = ship.pack(job, function, args, dict(kwargs or {}))
     line, folder = Status(str(placement), quiet=not status), None
     try:
-        folder = supervisor(mode).new_folder()
-        for name, content in files.items():
-            (folder / name).write_bytes(content)
+        process = supervisor(mode)
+        try:
+            folder = process.new_folder()
+            for name, content in files.items():
+                (folder / name).write_bytes(content)
+        except OSError as error:
+            raise RunFailed(Run(placement, mode, failure=_no_place(error, folder))) from None
         del files
         # Another program may take the port between the test and torchrun, and on an overloaded
         # machine gloo may give up connecting: nobody's function has run then.
@@ -81,9 +86,25 @@ def launch(
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def _no_place(error: OSError, folder: Path | None) -> str:
+    """Why the job could not be written, in words."""
+    where = folder or Path(tempfile.gettempdir())
+    trouble = Traces(where, 0).trouble() or error.strerror or type(error).__name__
+    return f"the ranks' function and arguments could not be written to a file: {trouble}"
+
+
+def _cwd() -> str:
+    """The current folder; the course's where the current one was removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return str(COURSE)
+
+
 def _import_path() -> list[str]:
     """The folders this process imports from, as others can name them."""
-    return [path for path in map(os.path.abspath, sys.path) if os.path.isdir(path)]
+    known = (os.path.normpath(os.path.join(_cwd(), path)) for path in sys.path)
+    return [path for path in known if os.path.isdir(path)]
 
 
 def torchrun_arguments(ranks: int, port: int) -> list[str]:
@@ -151,7 +172,7 @@ class _Attempt:
         argv += ["--run-path", "--start-method", "fork"] if warm else []
         argv += [str(_RANK), str(self.folder)]
         out = str(self.folder / "agent")
-        return dict(warm=warm, argv=argv, env=env, cwd=os.getcwd(), out=out)
+        return dict(warm=warm, argv=argv, env=env, cwd=_cwd(), out=out)
 
     def _watch(self, process) -> int:  # noqa: ANN001 - labs.ranks.supervised.Supervised
         """Follow the run to its end. Returns torchrun's exit code."""
@@ -223,6 +244,8 @@ class _Attempt:
         elif silent or (code and not self.note):
             run.failure = self._died(silent, code)
         run.note = self.note
+        if run.failure and (trouble := self.traces.trouble()):
+            run.failure = f"{trouble}\n{run.failure}"
         if run.failure and run.output:
             run.failure += f"\noutput of the ranks:\n{run.output}"
         return run

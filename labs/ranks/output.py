@@ -18,9 +18,15 @@ _SECRET_NAME = re.compile(
     r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|PRIVATE", re.IGNORECASE
 )
 
+# Colours and other commands to a terminal, and the control characters but tab and line feed.
+_CONTROL = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+)
+
 
 def clean(text: str, folder: Path | None = None) -> str:
-    """`text` without this machine's paths and name and without the environment's secrets."""
+    """`text` without control characters, this machine's paths and name, and secret variables."""
+    text = _CONTROL.sub("", re.sub(r"\r\n?", "\n", text))
     for name, value in os.environ.items():
         if _SECRET_NAME.search(name) and len(value) >= 6:
             text = text.replace(value, f"<{name}>")

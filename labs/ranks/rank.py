@@ -40,6 +40,14 @@ def _redirect(path: Path) -> None:
     sys.stderr = os.fdopen(2, "w", buffering=1, encoding="utf-8", closefd=False)
 
 
+def _shortened(message: str, head: int = 1500, tail: int = 300) -> str:
+    """A message may hold a whole tensor, or megabytes: what is shown of it is sent."""
+    left_out = len(message) - head - tail
+    if left_out <= 0:
+        return message
+    return f"{message[:head]}\n[… {left_out:,} characters left out …]\n{message[-tail:]}"
+
+
 def _error(error: BaseException, folder: Path) -> dict:
     """The error as plain data; frames of the learner's own cells, or else of the course."""
     told = traceback.TracebackException.from_exception(error)
@@ -48,8 +56,7 @@ def _error(error: BaseException, folder: Path) -> dict:
         for frame in told.stack
     ]
     return dict(
-        at=time.time(), type=type(error).__name__, message=str(told), frames=frames,
-        full="".join(told.format()),
+        at=time.time(), type=type(error).__name__, message=_shortened(str(told)), frames=frames
     )  # fmt: skip
 
 

@@ -179,8 +179,11 @@ def serve(kernel: int, warm: bool) -> None:
         elif waiting and not agent:
             job = waiting.pop(0)
             number = job["number"]
-            agent = start_warm(job, line.descriptor) if job["warm"] else start_cold(job)
-            line.say(event="started", number=number, agent=agent)
+            try:
+                agent = start_warm(job, line.descriptor) if job["warm"] else start_cold(job)
+                line.say(event="started", number=number, agent=agent)
+            except OSError:  # no such folder, or no room in it: the kernel will see that too
+                line.say(event="done", number=number, code=99, clean=True)
     processes.end_descendants()
     while listen(0):  # what was said before this process could hear
         pass

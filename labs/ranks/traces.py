@@ -4,9 +4,12 @@ Needs no torch: the kernel looks here fifty times a second.
 """
 
 import contextlib
+import os
 from pathlib import Path
 
 from labs.ranks import output, processes
+
+_ROOM = 256 * 2**10  # bytes: with less the disk is full
 
 
 class Traces:
@@ -61,6 +64,17 @@ class Traces:
             with contextlib.suppress(OSError):
                 sizes.append((self.folder / f"out.{rank}").stat().st_size)
         return max(sizes)
+
+    def trouble(self) -> str | None:
+        """What is wrong with the folder itself, which the ranks then have no place to report in."""
+        try:
+            disk = os.statvfs(self.folder)
+        except OSError:
+            return "the temporary folder of the run was removed while it ran"
+        full = disk.f_bavail * disk.f_frsize < _ROOM or (disk.f_files and not disk.f_favail)
+        return (
+            "the disk of the temporary folder is full (TMPDIR names another one)" if full else None
+        )
 
     def port_taken(self) -> bool:
         """Whether torchrun could not listen on its port."""
