@@ -20,6 +20,7 @@ from pathlib import Path
 from labs.ranks.ship import Cell, Source, defines
 from labs.ranks.unpack import is_constant
 
+_DEEPEST = 200  # levels of a syntax tree; ast.unparse gives up at some 300
 # Cell magics whose body is Python; every other one (%%bash, %%html, ...) takes the whole cell.
 _PYTHON_MAGICS = ("%%time", "%%timeit", "%%capture", "%%prun", "%%python3")
 
@@ -111,6 +112,8 @@ def read(path: str | Path) -> Definitions:
         try:
             text = _python(source)
             found.cells.append(_Text(label, text, _parse(text)))
+        except (MemoryError, RecursionError):  # the parser's words for it
+            found.problems.append(f"{label}: nested too deeply to be read")
         except (SyntaxError, ValueError) as error:
             line = getattr(error, "lineno", None)
             where = f"{label}, line {line}" if line else label
@@ -131,6 +134,8 @@ def _notebook_cells(name: str, text: str) -> list[tuple[str, str]]:
         raise ValueError(
             f"{name} is not a whole notebook: line {error.lineno}: {error.msg}"
         ) from None
+    except (MemoryError, RecursionError):
+        raise ValueError(f"{name} is not a notebook: it is nested too deeply") from None
     except (AttributeError, KeyError, TypeError):
         raise ValueError(
             f"{name} has no cells of notebook format 4; open it in JupyterLab and save it"
@@ -144,7 +149,13 @@ def _notebook_cells(name: str, text: str) -> list[tuple[str, str]]:
 
 def _parse(text: str) -> ast.Module:
     """The syntax tree. Jupyter allows `await` outside of a function."""
-    return compile(text, "cell", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    tree = compile(text, "cell", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    level: list[ast.AST] = [tree]
+    for _ in range(_DEEPEST):
+        level = [inner for node in level for inner in ast.iter_child_nodes(node)]
+        if not level:
+            return tree
+    raise RecursionError  # what looks through the tree later would raise it
 
 
 def _python(text: str) -> str:

@@ -214,6 +214,8 @@ def seed() -> int:
         return secrets.randbelow(2**31)
     if not asked.isdecimal():
         raise ValueError(f"LABS_SEED must be a whole number, 0 or more, got {asked!r}")
+    if len(asked) > 18:  # torch takes 64 bits
+        raise ValueError(f"LABS_SEED must have at most 18 digits, got {len(asked)}")
     return int(asked)
 
 
@@ -257,6 +259,8 @@ _rung: dict[str, int] = {}
 
 def hint(name: str | Callable) -> None:
     """Print the next hint for an exercise; after the last, start again with the first."""
+    if not isinstance(name, (str, Source)) and not callable(name):
+        raise ValueError(f'hint needs a name or a function, as in hint("row_parallel"): {name!r}')
     exercise = find(name if isinstance(name, str) else _name_of(name))
     at = _rung.get(exercise.name, 0) % len(exercise.hints)
     _rung[exercise.name] = at + 1

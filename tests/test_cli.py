@@ -120,13 +120,6 @@ class TestRun:
         assert json.loads(Path(files[0]).read_text(encoding="utf-8"))["checks"][0]["ok"] is True
         assert json.loads(Path(files[1]).read_text(encoding="utf-8")) == {"traceEvents": []}
 
-    def test_files_that_cannot_be_written(self, fake, tmp_path) -> None:
-        """Told before the run, not after it."""
-        refused(labs("run", TOPIC, "--json", str(tmp_path / "no" / "a.json")), "there is no folder")
-        refused(labs("run", TOPIC, "--trace", str(tmp_path)), "is a folder")
-        refused(labs("run", TOPIC, "--trace", "-", "--json", "-"), "name a file for one")
-        assert fake.calls == []
-
     @pytest.mark.parametrize(
         ("arguments", "words"),
         [
@@ -209,6 +202,19 @@ class TestCheck:
         told = labs("check", TOPIC, "--from", str(ROOT / "solutions" / f"{TOPIC}.py"))
         assert told.exit_code == 0, told.output
         assert f"{len(exercises())} of {len(exercises())} passed" in told.output
+
+    @pytest.mark.ranks
+    def test_the_courses_notebook(self) -> None:
+        """All answers are read from the notebook itself, where calls stand between them."""
+        told = labs("check", TOPIC, "--from", str(ROOT / "solutions" / f"01_{TOPIC}.ipynb"))
+        assert told.exit_code == 0, told.output
+        assert f"{len(exercises())} of {len(exercises())} passed" in told.output
+
+    def test_the_notebook_as_it_is_handed_out(self, monkeypatch) -> None:
+        monkeypatch.setattr("labs.ranks.launch", lambda *a, **k: pytest.fail("launched"))
+        told = labs("check", TOPIC, "--from", str(ROOT / "notebooks" / f"01_{TOPIC}.ipynb"))
+        assert told.exit_code == 1
+        assert f"0 of {len(exercises())} passed, {len(exercises())} not attempted" in told.output
 
     def test_an_untouched_release_starts_nothing(self, tmp_path, monkeypatch) -> None:
         """G22: every exercise "not attempted", at once, exit 1."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -15,10 +18,7 @@ def run(name: str, count: int | None, cold: bool, json_file: str | None, trace: 
     """Returns 0 when all checks are ok, else 1. Raises BadInput before anything is launched."""
     with bad_input():
         topic = topics.find(name)
-        for file in (json_file, trace):
-            _writable(file)
-    if json_file == "-" and trace == "-":
-        raise BadInput("both --json and --trace ask for the standard output; name a file for one")
+        _refuse_files(json_file, trace)
     count = topic.ranks if count is None else count
     if not 1 <= count <= most_ranks()[0]:
         with bad_input():  # a refusal that need not wait for the supervisor to start
@@ -33,14 +33,17 @@ def run(name: str, count: int | None, cold: bool, json_file: str | None, trace: 
         click.echo(f"the run failed: {failed}", err=True)
         return 1
     if json_file == "-":
-        click.echo(result.to_json().encode(), nl=False)  # UTF-8, whatever the terminal is
+        with _told("-"):
+            click.echo(result.to_json().encode(), nl=False)  # UTF-8, whatever the terminal is
     else:
         click.echo(repr(result))
         click.echo(closing(result))
     if json_file not in (None, "-"):
-        result.to_json(json_file)
+        with _told(json_file):
+            result.to_json(json_file)
     if trace is not None:
-        result.to_trace(trace)
+        with _told(trace):
+            result.to_trace(trace)
     return 0 if result.ok else 1
 
 
@@ -50,12 +53,46 @@ def closing(result: object) -> str:
     return f"{where}{result.seconds:.1f} s"
 
 
-def _writable(file: str | None) -> None:
-    """Refuse, before the run, a file that could not be written after it. Raises ValueError."""
-    if file is None or file == "-":
-        return
+def _refuse_files(json_file: str | None, trace: str | None) -> None:
+    """Refuse, before the run, files that could not be written after it. Raises ValueError."""
+    if trace == "-":
+        also = "both --json and --trace ask for the standard output; " if json_file == "-" else ""
+        raise ValueError(f"{also}a trace is written into a file: name a file for --trace")
+    for option, file in (("--json", json_file), ("--trace", trace)):
+        if file is not None and file != "-":
+            _refuse_file(option, file)
+    if None not in (json_file, trace) and Path(json_file).resolve() == Path(trace).resolve():
+        raise ValueError(f"--json and --trace both name {trace}: one would overwrite the other")
+
+
+def _refuse_file(option: str, file: str) -> None:
+    if not file.strip():
+        raise ValueError(f"{option} needs the name of a file")
     path = Path(file)
-    if path.is_dir():
-        raise ValueError(f"{file} is a folder; name a file in it")
-    if not path.parent.is_dir():
-        raise ValueError(f"{file} cannot be written: there is no folder {path.parent}")
+    try:
+        if path.is_dir():
+            raise ValueError(f"{file} is a folder; name a file in it")
+        if not path.parent.is_dir():
+            raise ValueError(f"{file} cannot be written: there is no folder {path.parent}")
+        there = path.exists()
+        if path.is_fifo():  # to open one waits for its reader
+            return
+        with path.open("ab"):
+            pass
+        if not there:
+            path.unlink()
+    except OSError as error:
+        raise ValueError(f"{file} cannot be written: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def _told(file: str) -> Iterator[None]:
+    """Turn a write that fails after the run (a full disk) into a sentence."""
+    try:
+        yield
+    except OSError as error:
+        where = "the standard output" if file == "-" else file
+        if file == "-":  # else Python tries once more at its end, and complains again
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        told = f"the run is done, but {where} cannot be written: {error.strerror}"
+        raise BadInput(told) from None
