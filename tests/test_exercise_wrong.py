@@ -57,7 +57,7 @@ def test_a_loss_without_a_backward_of_its_own_is_right() -> None:
 def test_a_loss_that_sends_two_sums_together_is_right() -> None:
     """Two calls of the same bytes as three."""
     card = judged(source("vocab_parallel_loss", FUSED_SUMS))
-    assert card.ok, card
+    assert card.ok and "traffic: 2 × all_reduce forward" in repr(card), card
 
 
 @pytest.mark.ranks
