@@ -72,9 +72,7 @@ class Traces:
         except OSError:
             return "the temporary folder of the run was removed while it ran"
         full = disk.f_bavail * disk.f_frsize < _ROOM or (disk.f_files and not disk.f_favail)
-        return (
-            "the disk of the temporary folder is full (TMPDIR names another one)" if full else None
-        )
+        return "the disk of the temporary folder is full; TMPDIR may name another" if full else None
 
     def port_taken(self) -> bool:
         """Whether torchrun could not listen on its port."""
