@@ -135,8 +135,8 @@ def test_ddp_reduces_its_gradients_in_the_backward_pass():
 def test_parallelize_module_reduces_once_forward_and_once_backward():
     for rank in range(2):
         assert rows(on_rank.tensor_parallel, 2, section="step", rank=rank) == [
-            ("all_reduce", "tp", "backward", 1, 128, 128, 128),  # (4, 8) floats
-            ("all_reduce", "tp", "forward", 1, 128, 128, 128),
+            ("all_reduce", "tp", "forward", 1, 128, 128, 128),  # (4, 8) floats
+            ("all_reduce", "tp", "backward", 1, 128, 128, 128),
         ]
     for event in run(on_rank.tensor_parallel, 2).timeline:
         assert event["start"] <= event["end"]
@@ -146,8 +146,8 @@ def test_fsdp_gathers_forward_and_backward_and_scatters_backward():
     """Two layers of 8·8 floats on two ranks: a rank's share is 128 bytes a layer."""
     for rank in range(2):
         assert rows(on_rank.fully_sharded, 2, section="step", rank=rank) == [
-            ("all_gather", "world", "backward", 2, 256, 256, 256),
             ("all_gather", "world", "forward", 2, 256, 256, 256),
+            ("all_gather", "world", "backward", 2, 256, 256, 256),
             ("reduce_scatter", "world", "backward", 2, 512, 512, 256),
         ]
     for event in run(on_rank.fully_sharded, 2).timeline:

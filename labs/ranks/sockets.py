@@ -12,7 +12,7 @@ import socket
 import struct
 import sys
 
-# struct tcp_info of <linux/tcp.h> (Linux 4.19): the 64-bit words tcpi_bytes_sent, tcpi_bytes_retrans
+# struct tcp_info of <linux/tcp.h> (Linux 4.19): 64-bit words tcpi_bytes_sent, tcpi_bytes_retrans
 _AT = 200
 
 
