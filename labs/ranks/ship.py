@@ -290,12 +290,11 @@ def pack(
     for i, source in enumerate(sources):
         for j, cell in enumerate(source.cells):
             file = f"cell_{i}_{j}.py"
-            labels[file] = cell.label
-            files[file] = cell.text.encode()
+            labels[file], files[file] = cell.label, cell.text.encode()
     told = [
         dict(name=s.name, values=s.values, late=s.late,
              cells=[(c.names, c.statements, c.aliases) for c in s.cells])
         for s in sources
     ]  # fmt: skip
-    files["job"] = pickle.dumps(dict(job, call=buffer.getvalue(), sources=told))
-    return files, labels
+    job = dict(job, call=buffer.getvalue(), sources=told)
+    return {**files, "job": pickle.dumps(job)}, labels
