@@ -24,6 +24,7 @@ from labs.ranks.ship import Source
 
 PASSED, FAILED, NOT_ATTEMPTED, NOT_REACHED = "passed", "failed", "not attempted", "not reached"
 _PRINTED = 20  # lines of the ranks' output on a card that is not passed; a passed one shows 3
+_PLAIN = "style='margin:0;background:none'"
 _MARK = {PASSED: "✓", FAILED: "✗", NOT_ATTEMPTED: "·", NOT_REACHED: "·"}
 
 
@@ -127,13 +128,13 @@ class Card:
     def _repr_html_(self) -> str:
         rows = "".join(
             f"<tr><td>{_MARK[v.state]}</td><td style='text-align:left'>{escape(v.name)}</td>"
-            f"<td style='text-align:left'><pre style='margin:0'>{escape(v.detail)}</pre></td></tr>"
+            f"<td style='text-align:left'><pre {_PLAIN}>{escape(v.detail)}</pre></td></tr>"
             for v in self.verdicts
         )
         advice = "".join(f"<div>→ {escape(text)}</div>" for text in self.advice)
         if self.printed:
             told = escape("\n".join(self.printed))
-            advice += f"<div>printed:<pre style='margin:0 0 0 1em'>{told}</pre></div>"
+            advice += f"<div>printed:<pre {_PLAIN}>{told}</pre></div>"
         took = f"<div><small>{self.seconds:.1f} s</small></div>" if self.seconds else ""
         colour = "#009E73" if self.ok else "#D55E00" if self.attempted else "#56B4E9"
         return (

@@ -123,7 +123,7 @@ class Result:
             notes = "<div><b>Not measured here: the committed reference result.</b></div>" + notes
         return (
             f"<div><b>{escape(self.topic)}: {held} of {len(self.checks)} checks ok</b></div>{notes}"
-            f"<details{'' if self.ok and len(self.checks) > 9 else ' open'}>"
+            f"<details{'' if self.ok and len(self.checks) > 24 else ' open'}>"
             "<summary>each check: measured beside its formula</summary>"
             "<table><thead><tr><th></th><th>check</th><th>measured</th><th></th>"
             f"<th>formula or bound</th><th>unit</th><th>source</th></tr></thead>"

@@ -9,4 +9,7 @@ if [ "$(uname)" != Darwin ] && [ -z "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ] || [ -n
     echo "No display here: open the address that JupyterLab prints (it starts with http://127.0.0.1)."
 fi
 [ "$(id -u)" -eq 0 ] && options+=(--allow-root) # a container's only user
-exec .venv/bin/python -m jupyterlab ${options[@]+"${options[@]}"} "${1:-notebooks/01_tp_linear_pair.ipynb}"
+# The address that is printed opens the notebook, and the whole clone can be reached from it.
+exec .venv/bin/python -m jupyterlab ${options[@]+"${options[@]}"} \
+    --ServerApp.root_dir="$PWD" \
+    --LabApp.default_url="/lab/tree/${1:-notebooks/01_tp_linear_pair.ipynb}"

@@ -85,7 +85,7 @@ def test_not_found_says_what_to_do(clone, tmp_path):
 
 
 def test_cell_is_short_and_silent():
-    assert len(BOOTSTRAP.splitlines()) <= 10
+    assert len(BOOTSTRAP.splitlines()) <= 11
     assert "print" not in BOOTSTRAP and "pip" not in BOOTSTRAP
 
 

@@ -10,6 +10,7 @@ BOOTSTRAP = """\
 # Find the course: in this folder, in one above it, or in a clone inside it. No restart is needed.
 import os, sys
 from pathlib import Path
+
 here = Path.cwd()
 places = [here, *here.parents, *(found.parents[1] for found in sorted(here.glob("*/labs/ranks")))]
 checkout = next((str(place) for place in places if (place / "labs" / "ranks").is_dir()), None)

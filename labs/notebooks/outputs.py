@@ -57,6 +57,9 @@ def plain_png(encoded: str) -> str:
     return base64.b64encode(b"".join(kept)).decode("ascii")
 
 
+_EMBEDDED = re.compile(r"data:image/(?:png|jpeg);base64,[A-Za-z0-9+/=]+")
+
+
 def as_terminal(text: str) -> str:
     """`text` as a terminal would leave it: `\\r` goes back to the start of the line."""
     before = None
@@ -105,6 +108,8 @@ def comparable(
         else:
             for mime, value in sorted(output.data.items()):
                 if mime not in PICTURES:
+                    if pictures and isinstance(value, str):  # those inside HTML are masked there
+                        seen += [("picture", found) for found in _EMBEDDED.findall(value)]
                     seen.append(
                         (mime, sanitise(value, patterns) if isinstance(value, str) else value)
                     )

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 _STDLIB = sysconfig.get_paths()["stdlib"]
+_PACKAGES = sorted({sysconfig.get_paths()[kind] for kind in ("purelib", "platlib")})
 # "ZeroDivisionError: division by zero" at the end of a traceback, also behind "[rank1]: ".
 _ERROR = re.compile(
     r"(\[\w+\]: ?)?(?!torch\.distributed\.elastic)"
@@ -33,6 +34,8 @@ def clean(text: str, folder: Path | None = None) -> str:
     course = str(Path(__file__).resolve().parents[2])
     if folder is not None:
         text = _relative(text, str(folder))
+    for packages in _PACKAGES:  # by their exact names first: a folder's name may hold blanks
+        text = text.replace(packages + os.sep, "")
     text = re.sub(r"(?:/[^\s:\"',()]+)*/(?:site|dist)-packages/", "", text)
     for known in (course, _here(), _STDLIB, tempfile.gettempdir()):
         if len(known) > 1:
