@@ -7,6 +7,9 @@ PY := .venv/bin/python
 # Folders that hold tests or notebooks; notebooks are compared cell by cell.
 TESTED := $(wildcard tests notebooks solutions)
 
+# Two files at a time. A file stays whole: the cells of a notebook need one kernel, in their order.
+SIDE_BY_SIDE ?= -n 2 --dist loadfile
+
 export PYTHON
 
 .DEFAULT_GOAL := help
@@ -25,7 +28,7 @@ lab: setup ## open JupyterLab (NOTEBOOK=notebooks/... picks another notebook)
 	@bash scripts/lab.sh "$(NOTEBOOK)"
 
 test: setup ## run every test, and every notebook against its stored outputs
-	@$(PY) -m pytest --nbval $(TESTED)
+	@$(PY) -m pytest --nbval $(SIDE_BY_SIDE) $(TESTED)
 
 tour: setup ## run every lab on real ranks in this terminal, measured beside formula
 	@$(PY) -m labs tour

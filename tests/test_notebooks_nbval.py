@@ -135,4 +135,6 @@ def test_limits_are_set_in_the_project():
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     for option in ("--nbval-cell-timeout=60", "--nbval-kernel-startup-timeout=180"):
         assert option in text
-    assert "labs.notebooks.nbval_plugin" in text and "xdist" not in text
+    assert "labs.notebooks.nbval_plugin" in text
+    # Side by side, but never the cells of one notebook: they need one kernel, in their order.
+    assert "-n 2 --dist loadfile" in (ROOT / "Makefile").read_text(encoding="utf-8")
