@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.figure import Figure
 from labs import ranks
 
-launching = importlib.import_module("labs.ranks.launch")  # the name is the function's too
+launching = importlib.import_module("labs.ranks.launching")  # the name is the function's too
 
 # The same imports and the same meeting of the ranks as `meet`, and nothing else.
 PLAIN = """

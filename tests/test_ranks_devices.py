@@ -97,7 +97,7 @@ def test_a_bad_number_of_ranks_is_refused_before_anything_starts(
         raise AssertionError("a supervisor was asked for")
 
     machine(gpus=0)
-    monkeypatch.setattr(importlib.import_module("labs.ranks.launch"), "supervisor", never)
+    monkeypatch.setattr(importlib.import_module("labs.ranks.launching"), "supervisor", never)
     with pytest.raises(ValueError) as refused:
         ranks.launch(on_ranks.total, n, status=False)
     assert str(refused.value) == sentence

@@ -277,6 +277,6 @@ def test_a_rank_that_cannot_even_begin_says_why(tmp_path, monkeypatch):
 
     broken = tmp_path / "rank.py"
     broken.write_text("raise ImportError('no such course')\n")
-    monkeypatch.setattr(importlib.import_module("labs.ranks.launch"), "_RANK", broken)
+    monkeypatch.setattr(importlib.import_module("labs.ranks.launching"), "_RANK", broken)
     done = failed(on_ranks.total, 2)
     assert "ImportError: no such course" in done.failure

@@ -13,7 +13,7 @@ from labs import ranks
 from labs.ranks import environment
 from tests import leftovers, on_ranks
 
-launching = importlib.import_module("labs.ranks.launch")  # the name is the function's too
+launching = importlib.import_module("labs.ranks.launching")  # the name is the function's too
 pytestmark = [pytest.mark.ranks, pytest.mark.usefixtures("nothing_left")]
 
 

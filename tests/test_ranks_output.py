@@ -57,7 +57,7 @@ def test_fifty_megabytes_are_capped_and_say_so(nothing_left):
 def test_a_rank_that_prints_without_end_is_ended(nothing_left, monkeypatch):
     import importlib
 
-    monkeypatch.setattr(importlib.import_module("labs.ranks.launch"), "_OUTPUT_LIMIT", 2**20)
+    monkeypatch.setattr(importlib.import_module("labs.ranks.launching"), "_OUTPUT_LIMIT", 2**20)
     with pytest.raises(ranks.RunFailed, match="a rank printed more than 1 MiB"):
         run(on_ranks.print_much, 2, 10**12)
 

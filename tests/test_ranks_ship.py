@@ -253,7 +253,7 @@ def never(monkeypatch):
     def started(mode):
         raise AssertionError("something was started")
 
-    monkeypatch.setattr(importlib.import_module("labs.ranks.launch"), "supervisor", started)
+    monkeypatch.setattr(importlib.import_module("labs.ranks.launching"), "supervisor", started)
 
 
 def test_arguments_that_cannot_be_sent_are_refused(notebook, monkeypatch):

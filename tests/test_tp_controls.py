@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 from labs import tp_linear_pair
-from labs.ranks.allocations import trace_allocations
+from labs.ranks.tracing import trace_allocations
 from labs.result import Result
 from labs.tp_linear_pair import experiments
 from solutions.tp_linear_pair import copy_to_ranks, reduce_from_ranks

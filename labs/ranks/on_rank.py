@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labs.ranks.allocations import Allocations, trace_allocations
+from labs.ranks.tracing import Allocations, trace_allocations
 
 if TYPE_CHECKING:  # torch is not needed to import this file: see labs/ranks/__init__.py
     import torch

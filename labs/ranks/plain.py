@@ -6,7 +6,7 @@ import shutil
 import time
 
 from labs.ranks import devices, environment, output
-from labs.ranks.launch import COURSE, torchrun_arguments
+from labs.ranks.launching import COURSE, torchrun_arguments
 from labs.ranks.supervised import supervisor
 from labs.ranks.supervisor import free_port
 

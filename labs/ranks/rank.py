@@ -89,8 +89,8 @@ def main(folder: Path) -> None:
     import torch
     import torch.distributed as dist
 
+    # Few modules: what is imported here is imported once a rank, in every warm launch.
     from labs.ranks import book, on_rank, report, unpack
-    from labs.ranks.run import is_victim
 
     error = value = library = None
     began = False
@@ -129,6 +129,8 @@ def main(folder: Path) -> None:
         except (OSError, ValueError, AttributeError):  # the function closed it
             setattr(sys, name, None)
     if error:
+        from labs.ranks.run import is_victim
+
         if is_victim(error):  # torchrun shall first notice, and note, the end of the other rank
             time.sleep(0.5)
         os._exit(1)
