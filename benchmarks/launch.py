@@ -1,7 +1,6 @@
 """How long a launch takes: warm, cold against a plain torchrun, and a whole check."""
 
 import contextlib
-import importlib
 import io
 import os
 import subprocess
@@ -12,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.figure import Figure
+from benchmarks.meeting import meet
 from labs import ranks
-
-launching = importlib.import_module("labs.ranks.launching")  # the name is the function's too
+from labs.ranks import launching
 
 # The same imports and the same meeting of the ranks as `meet`, and nothing else.
 PLAIN = """
@@ -26,14 +25,6 @@ dist.init_process_group("gloo")
 dist.all_reduce(torch.ones(1))
 dist.destroy_process_group()
 """
-
-
-def meet() -> None:
-    """The least a run can do: one all-reduce."""
-    import torch
-    import torch.distributed as dist
-
-    dist.all_reduce(torch.ones(1))
 
 
 def _seconds(work: Callable[[], object]) -> float:
