@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
-from labs.ranks import book, on_rank, processes, report
+from labs.ranks import book, hooks, on_rank, processes, report
 from labs.ranks.devices import Placement, cores
+from labs.ranks.journal import Journal
 from labs.ranks.ledger import Ledger, Row
 from labs.ranks.run import Run
 
@@ -60,7 +61,9 @@ def joined() -> Iterator[Joined]:
     else:
         torch.set_num_threads(max(1, cores() // local_ranks))
     rank = int(os.environ["RANK"])
-    own, library = book.open_book(rank)
+    diary = Journal(None, rank)  # nobody watches: torchrun was called by hand
+    own = book.Book(rank, diary)
+    watching = hooks.Hooks(own, diary)
     device = "cuda" if on_gpu else "cpu"
     on_rank.here = on_rank.Rank(rank, int(os.environ["WORLD_SIZE"]), device, own)
     dist.init_process_group("nccl" if on_gpu else "gloo")
@@ -69,4 +72,4 @@ def joined() -> Iterator[Joined]:
     finally:
         dist.destroy_process_group()
         on_rank.here = None
-        del library
+        watching.remove()

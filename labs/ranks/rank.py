@@ -74,7 +74,7 @@ def _also_import_from(folders: list[str]) -> None:
 
 def main(folder: Path) -> None:
     agent = os.getppid()
-    from labs.ranks import processes
+    from labs.ranks import journal, processes
 
     processes.die_with_parent(agent)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a forked rank inherits torchrun's handlers
@@ -82,7 +82,10 @@ def main(folder: Path) -> None:
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     (folder / f"pid.{rank}").write_text(str(os.getpid()))
     _redirect(folder / f"out.{rank}")
-    faulthandler.enable(file=open(folder / f"stack.{rank}", "w"))  # noqa: SIM115
+    diary = journal.Journal(folder, rank)
+    stacks = open(folder / f"stack.{rank}", "w")  # noqa: SIM115 - open as long as the rank lives
+    faulthandler.enable(file=stacks)
+    faulthandler.register(signal.SIGUSR1, file=stacks)  # the doctor asks: where do you stand?
     if os.environ.get("LABS_MODE") == "warm":
         _wait_for_siblings(agent, int(os.environ["LOCAL_WORLD_SIZE"]))
 
@@ -90,11 +93,11 @@ def main(folder: Path) -> None:
     import torch.distributed as dist
 
     # Few modules: what is imported here is imported once a rank, in every warm launch.
-    from labs.ranks import book, on_rank, report, unpack
+    from labs.ranks import book, hooks, on_rank, report, unpack
 
-    error = value = library = None
+    error = value = watching = None
     began = False
-    me = on_rank.Rank(rank, world, "cpu", book.Book(rank), folder)
+    me = on_rank.Rank(rank, world, "cpu", book.Book(rank, diary), folder)
     try:
         job = unpack.read(folder / "job")
         _also_import_from(job["path"])
@@ -102,7 +105,7 @@ def main(folder: Path) -> None:
         me.device = job["device"]
         if me.device == "cuda":
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        me.book, library = book.open_book(rank)
+        watching = hooks.Hooks(me.book, diary)
         on_rank.here = me
         on_rank.say("rendezvous")
         dist.init_process_group(
@@ -110,10 +113,15 @@ def main(folder: Path) -> None:
         )
         function, args, kwargs = unpack.unpack(job, folder)
         on_rank.say("running")
+        diary.state("running")
         began = True
-        value = report.plain(function(*args, **kwargs), "what the function returned")
+        value = function(*args, **kwargs)
+        diary.state("returned")
+        value = report.plain(value, "what the function returned")
     except BaseException as caught:
         error = {**_error(caught, folder), "began": began}
+    if error:
+        diary.state("failed")
     on_rank.say("failed" if error else "done")
     report.save(
         folder / f"report.{rank}",
@@ -136,7 +144,7 @@ def main(folder: Path) -> None:
         os._exit(1)
     if dist.is_initialized():
         dist.destroy_process_group()
-    del library
+    del watching
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ class Call:
     input_at: int
     group_at: int
     peer_at: int | None = None  # root, source or destination, as a rank of the group
+    tag_at: int | None = None
 
 
 CALLS = (
@@ -40,9 +41,9 @@ CALLS = (
     Call("alltoall_", "all_to_all", 1, 2),
     Call("alltoall_base_", "all_to_all", 1, 2),
     Call("barrier", "barrier", 0, 1),
-    Call("send", "send", 0, 1, 2),
-    Call("recv_", "recv", 0, 1, 2),
-    Call("recv_any_source_", "recv", 0, 1),
+    Call("send", "send", 0, 1, 2, 3),
+    Call("recv_", "recv", 0, 1, 2, 3),
+    Call("recv_any_source_", "recv", 0, 1, tag_at=2),
 )
 
 # The methods of a process group that return a handle to wait for.
@@ -54,6 +55,14 @@ GROUP_METHODS = (
     "all_gather_single_coalesced", "reduce_scatter_single", "reduce_scatter_single_coalesced",
     "all_to_all_single",
 )  # fmt: skip
+# Those whose options name a reduction (SUM, MAX, …).
+REDUCING = (
+    "allreduce",
+    "reduce",
+    "reduce_scatter",
+    "_reduce_scatter_base",
+    "reduce_scatter_single",
+)
 
 
 @dataclass(frozen=True)
