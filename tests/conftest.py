@@ -1,10 +1,14 @@
 """Shared by the tests: a private folder for runs, and the proof that a run left nothing."""
 
+import os
 import tempfile
 
 import pytest
 
 from tests import leftovers
+
+# Two tests at a time do not wait for each other's runs. The tests of the queue name their own.
+os.environ["LABS_QUEUE"] = "off"
 
 
 @pytest.fixture

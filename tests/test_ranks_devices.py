@@ -18,10 +18,11 @@ COURSE = Path(__file__).resolve().parents[1]
 def machine(monkeypatch):
     """A machine of a given size."""
 
-    def sized(gpus=0, cores=4, free=16 * 2**30):
+    def sized(gpus=0, cores=4, free=16 * 2**30, whole=16 * 2**30):
         monkeypatch.setattr(devices, "visible_gpus", lambda: gpus)
         monkeypatch.setattr(devices, "cores", lambda: cores)
         monkeypatch.setattr(devices, "available_bytes", lambda: free)
+        monkeypatch.setattr(devices, "whole_bytes", lambda: whole)
 
     return sized
 
@@ -105,10 +106,53 @@ def test_a_bad_number_of_ranks_is_refused_before_anything_starts(
 
 
 def test_memory_can_be_what_limits(machine):
-    machine(free=2 * 2**30)
-    with pytest.raises(ValueError, match=r"9 ranks .* but 8 fit .*2\.0 GiB of memory are free"):
+    machine(whole=2 * 2**30)
+    with pytest.raises(ValueError, match=r"9 ranks .* but 8 fit .*2\.0 GiB of memory are there"):
         devices.place(9)
     assert devices.place(8).ranks == 8
+
+
+def test_memory_that_is_taken_for_the_moment_refuses_nothing_early(machine):
+    """Other people's runs hold it, perhaps; at its turn the run waits for them, or is refused."""
+    machine(free=2 * 2**30)
+    assert devices.place(9).ranks == 9
+    assert (devices.memory_for(8), devices.memory_for(9)) == (True, False)
+    told = str(devices.no_memory(9))
+    assert told == (
+        "9 ranks asked for, but 8 fit on this machine now "
+        "(2.0 GiB of memory are free and a rank takes about 250 MiB)"
+    )
+    machine(free=0)
+    assert devices.memory_for(1)
+
+
+def limits(folder, **files):
+    folder.mkdir(exist_ok=True)
+    for name, text in files.items():
+        (folder / name.replace("_", ".")).write_text(text)
+
+
+def test_the_limits_of_a_container_and_of_one_person_in_it(tmp_path, monkeypatch):
+    """The tightest group counts; files that the system may drop from memory are no use of it."""
+    outer, own = tmp_path, tmp_path / "person"
+    limits(outer, cpu_max="150000 100000", memory_max=str(8 * 2**30), memory_current="0")
+    limits(outer, memory_stat="anon 0\n")
+    limits(own, cpu_max="max 100000", memory_max=str(2**30), memory_current=str(700 * 2**20))
+    limits(own, memory_stat=f"anon 5\nactive_file {2**20}\ninactive_file {99 * 2**20}\n")
+    monkeypatch.setattr(devices, "_groups", lambda: iter([own, outer]))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)), raising=False)
+    assert devices.cpu_share() == 1.5
+    assert devices.cores() == 2
+    assert devices.whole_bytes() == 2**30
+    assert devices.available_bytes() == (1024 - 700 + 100) * 2**20
+
+
+def test_without_limits_the_machine_counts(tmp_path, monkeypatch):
+    limits(tmp_path, cpu_max="max 100000", memory_max="max", memory_current="7")
+    monkeypatch.setattr(devices, "_groups", lambda: iter([tmp_path, tmp_path / "none"]))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {1, 2, 3}, raising=False)
+    assert (devices.cpu_share(), devices.cores()) == (None, 3)
+    assert list(devices._memory_limits()) == []
 
 
 @pytest.mark.parametrize(("n", "threads"), [(1, 4), (2, 2), (3, 1), (4, 1), (8, 1)])
@@ -116,6 +160,13 @@ def test_threads_a_rank(machine, n, threads):
     """A19: at most max(1, cores // ranks)."""
     machine(cores=4)
     assert devices.place(n).threads == threads
+
+
+@pytest.mark.parametrize(("beside", "threads"), [(0, 16), (4, 8), (28, 2), (200, 1)])
+def test_threads_beside_other_runs(machine, beside, threads):
+    """One person alone on a server has all of it; the threads of many do not multiply."""
+    machine(cores=64)
+    assert devices.threads_for(4, beside) == threads
 
 
 def test_the_environment_of_a_launch_is_made_not_changed(monkeypatch):

@@ -20,6 +20,7 @@ def kernel_environment(ipython_dir: str) -> dict[str, str]:
     fixed = {
         "PYTHONHASHSEED": "0",
         "LABS_SEED": "0",  # exercises draw their inputs from it
+        "LABS_QUEUE": "off",  # "2 runs ahead of yours" depends on who else is there
         "COLUMNS": "100",
         "NO_COLOR": "1",
         "IPYTHONDIR": ipython_dir,

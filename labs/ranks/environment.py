@@ -50,11 +50,30 @@ def for_ranks(
         PYTHONPATH=os.pathsep.join(filter(None, [*path, *own])),
         PYTHONUNBUFFERED="1",
         PYTHONUTF8="1",
+        LABS_QUEUE="off",  # a run that a rank starts belongs to the turn of the rank's own run
         KINETO_LOG_LEVEL="99",
         TORCH_CPP_LOG_LEVEL="ERROR",
     )
     env.update(extra or {})
     return env
+
+
+def idle_seconds() -> float:
+    """How long a supervisor waits for work before it ends itself: LABS_IDLE, or 15 minutes.
+
+    Raises ValueError when LABS_IDLE is no number of seconds above 0.
+    """
+    asked = os.environ.get("LABS_IDLE", "900")
+    try:
+        seconds = float(asked)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e9:
+        raise ValueError(
+            f"LABS_IDLE must be a number of seconds above 0 and below 1e9, got {asked!r}; "
+            "without it a warm process ends after 900 s without work"
+        )
+    return seconds
 
 
 @functools.cache

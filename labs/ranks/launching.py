@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from labs.ranks import devices, environment, output, processes, ship
+from labs.ranks import devices, environment, output, processes, queue, ship
 from labs.ranks.run import Run, RunFailed, gather, is_victim, root_cause, tell
 from labs.ranks.status import Status
-from labs.ranks.supervised import SupervisorGone, supervisor
+from labs.ranks.supervised import SupervisorGone, held, supervisor
 from labs.ranks.supervisor import free_port
 from labs.ranks.traces import Traces
 
@@ -45,6 +45,8 @@ def launch(
     limit: seconds until the run is ended. mode: "warm", "cold" or None (the default of this
     machine). env: variables of this launch alone. largest: see `devices.place`.
 
+    It waits for its turn on this machine (queue.py); `limit` counts from then.
+
     Raises ValueError before anything starts when `ranks` cannot be; RunFailed, which holds what
     the ranks had reported, when a rank fails, is killed, or the limit is reached.
     """
@@ -55,8 +57,7 @@ def launch(
     if not 0 < limit < 1e6:
         raise ValueError(f"limit must be a number of seconds above 0 and below 1e6, got {limit!r}")
     job = dict(
-        threads=placement.threads, backend=placement.backend, device=placement.device,
-        limit=limit, path=_import_path(),
+        backend=placement.backend, device=placement.device, limit=limit, path=_import_path(),
     )  # fmt: skip
     files, labels = ship.pack(job, function, args, dict(kwargs or {}))
     line, folder = Status(str(placement), quiet=not status), None
@@ -136,7 +137,7 @@ class _Attempt:
         self.folder, self.placement, self.mode = folder, placement, mode
         self.limit, self.env, self.line, self.labels = limit, env, line, labels or {}
         self.traces = Traces(folder, placement.ranks)
-        self.origin = time.time()
+        self.origin, self.threads = time.time(), placement.threads
         self.why: str | None = None  # the reason, when it was ended from here
         self.note: str | None = None  # what ran on when all ranks had returned
         self.agent = 0  # torchrun's process id
@@ -144,13 +145,13 @@ class _Attempt:
         self.gone: list[int] = []  # the ranks first seen to be gone without a report
 
     def run(self) -> Run:
-        process = supervisor(self.mode)
-        begun = time.monotonic()
-        with process.lock:
-            try:
-                process.wait_ready()
-            except SupervisorGone as gone:
-                raise SupervisorGone(output.clean(str(gone))) from None
+        ranks, on_cpu = self.placement.ranks, self.placement.device == "cpu"
+        with (
+            held(self.mode, self.folder) as process,
+            queue.turn(ranks, on_cpu, self.line.show) as beside,
+        ):
+            self.origin, begun = time.time(), time.monotonic()
+            self.threads = devices.threads_for(ranks, beside)
             try:
                 process.begin(folder=str(self.folder), **self._command())
                 code = self._watch(process)
@@ -165,8 +166,8 @@ class _Attempt:
 
     def _command(self) -> dict:
         warm = self.mode == "warm"
-        env = environment.for_ranks(self.placement.threads, extra=self.env)
-        env.update(LABS_MODE=self.mode, TMPDIR=str(self.folder))
+        env = environment.for_ranks(self.threads, extra=self.env)
+        env.update(LABS_MODE=self.mode, LABS_THREADS=str(self.threads), TMPDIR=str(self.folder))
         argv = torchrun_arguments(self.placement.ranks, free_port())
         argv += ["--log-dir", str(self.folder)]
         argv += ["--run-path", "--start-method", "fork"] if warm else []

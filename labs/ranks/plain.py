@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 import time
 
-from labs.ranks import devices, environment, output
+from labs.ranks import devices, environment, output, queue
 from labs.ranks.launching import COURSE, torchrun_arguments
-from labs.ranks.supervised import supervisor
+from labs.ranks.status import Status
+from labs.ranks.supervised import held, supervisor
 from labs.ranks.supervisor import free_port
 
 
@@ -15,18 +16,20 @@ def torchrun(module: str, ranks: int = 2, limit: float = 120.0, lines: int = 20)
     """Print `torchrun --nproc-per-node RANKS -m MODULE`, run it, print the first of its lines.
 
     It is started with this interpreter's own torchrun, on loopback and a free port. Raises
-    ValueError when the ranks do not fit, RuntimeError when it fails or takes over `limit` seconds.
+    ValueError when the ranks do not fit, RuntimeError when it fails or takes over `limit` seconds
+    from its turn.
     """
     placement = devices.place(ranks)
-    process = supervisor("cold")
-    folder = process.new_folder()
+    folder = supervisor("cold").new_folder()
+    line = Status(str(placement), late=True)
     print(f"$ torchrun --nproc-per-node {ranks} -m {module}")
     env = environment.for_ranks(placement.threads, [str(COURSE)])
     env.update(TMPDIR=str(folder))
     argv = [*torchrun_arguments(ranks, free_port()), "--log-dir", str(folder), "-m", module]
     try:
-        with process.lock:
-            process.wait_ready()
+        on_cpu = placement.device == "cpu"
+        with held("cold", folder) as process, queue.turn(ranks, on_cpu, line.show):
+            line.done()
             out = str(folder / "agent")
             process.begin(
                 folder=str(folder), warm=False, argv=argv, env=env, cwd=str(COURSE), out=out
@@ -41,6 +44,7 @@ def torchrun(module: str, ranks: int = 2, limit: float = 120.0, lines: int = 20)
         if code:
             raise RuntimeError(f"torchrun ended with exit code {code}")
     finally:
+        line.done()
         shutil.rmtree(folder, ignore_errors=True)
 
 

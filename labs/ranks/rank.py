@@ -101,7 +101,7 @@ def main(folder: Path) -> None:
     try:
         job = unpack.read(folder / "job")
         _also_import_from(job["path"])
-        torch.set_num_threads(job["threads"])
+        torch.set_num_threads(int(os.environ["LABS_THREADS"]))
         me.device = job["device"]
         if me.device == "cuda":
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))

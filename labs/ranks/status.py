@@ -14,18 +14,25 @@ _EVERY = 0.25  # seconds between two changes of a live line
 
 
 class Status:
-    """The line of one run. `show` may be called often; `done` ends it."""
+    """The line of one run. `show` may be called often; `done` ends it.
 
-    def __init__(self, head: str, quiet: bool = False, stream: TextIO | None = None) -> None:
-        self.head, self.quiet = head, quiet
+    late: nothing is shown, in a notebook either, before the first `show`.
+    """
+
+    def __init__(
+        self, head: str, quiet: bool = False, stream: TextIO | None = None, late: bool = False
+    ) -> None:
+        self.head, self.quiet, self._late = head, quiet, late
         self._stream = stream or sys.stderr
         self._shown, self._at = "", 0.0
-        self._display = None if quiet else _notebook_display(head)
+        self._display = None if quiet or late else _notebook_display(head)
 
     def show(self, text: str) -> None:
         now = time.monotonic()
         if self.quiet or text == self._shown or now - self._at < _EVERY:
             return
+        if self._late:
+            self._display, self._late = _notebook_display(self.head), False
         new_step = text.split(" ")[0] != self._shown.split(" ")[0]
         self._shown, self._at = text, now
         line = f"{self.head} · {text}"
@@ -39,7 +46,7 @@ class Status:
             self._stream.flush()
 
     def done(self) -> None:
-        if self.quiet:
+        if self.quiet or self._late:
             return
         if self._display is not None:
             self._display.update(_Line(self.head))

@@ -11,12 +11,15 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-from labs.ranks import environment, processes
+from labs.ranks import environment, output, processes, queue
 
 _FILE = Path(__file__).with_name("supervisor.py")
-_START_LIMIT = 120.0  # seconds: a cold disk may take long to import torch
+# Seconds. A cold disk, or thirty people who begin at once, may take minutes to import torch; what
+# fails is noticed at once, and an interrupt ends the wait.
+_START_LIMIT = 600.0
 
 
 class SupervisorGone(RuntimeError):
@@ -29,6 +32,7 @@ class Supervised:
     def __init__(self, mode: str) -> None:
         self.mode, self.owner, self.lock = mode, os.getpid(), threading.RLock()
         self.version = _FILE.stat().st_mtime_ns
+        idle = environment.idle_seconds()
         # Whatever it starts carries this mark, and is found by it if the supervisor is killed.
         self.mark = f"LABS_SUPERVISOR={os.getpid()}-{time.time_ns()}"
         self._speaking = threading.Lock()  # two threads' lines must not mix
@@ -42,11 +46,16 @@ class Supervised:
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the supervisor
         self.process = subprocess.Popen(
             # -P: the files beside the supervisor's are no top-level modules
-            [sys.executable, "-P", str(_FILE), str(os.getpid()), mode],
+            [sys.executable, "-P", str(_FILE), str(os.getpid()), mode, str(idle)],
             stdin=its, stdout=subprocess.DEVNULL, stderr=self._said, env=env, cwd="/",
             start_new_session=True,
         )  # fmt: skip
         its.close()
+
+    @property
+    def lived(self) -> bool:
+        """Whether it had started well."""
+        return self._ready
 
     def usable(self) -> bool:
         """Ours (not a forked parent's), alive, and of the file as it is now."""
@@ -74,6 +83,24 @@ class Supervised:
             self._say(op="own", folder=str(folder))
         folder.mkdir(mode=0o700)
         return folder
+
+    def hold(self, folder: Path) -> None:
+        """Have it stay, however long a run waits, and answer for the run's folder. See `free`.
+
+        It is asked before it is ready, so that a new one hears this first. Raises SupervisorGone.
+        """
+        self._say(op="hold", folder=str(folder))
+        self.wait_ready()
+        deadline = time.monotonic() + _START_LIMIT
+        while message := self.read(max(0.0, deadline - time.monotonic())):
+            if message["event"] == "held" and message["folder"] == str(folder):
+                return
+        raise SupervisorGone(f"the supervisor did not answer within {_START_LIMIT:g} s")
+
+    def free(self) -> None:
+        """The run is over: it may end itself once it has been idle for long enough."""
+        with contextlib.suppress(SupervisorGone):
+            self._say(op="free")
 
     def begin(self, **job: object) -> None:
         """Ask for a run. Its messages are those that `news` gives until the next one begins."""
@@ -147,7 +174,8 @@ class Supervised:
             self.process.kill()
             self.process.wait()
         self._said.close()
-        self._sweep()
+        if self.process.returncode:  # else it ended by itself, when all below it had ended
+            self._sweep()
 
     def _sweep(self) -> None:
         """Kill what still carries our mark, and wait for its end (3 s at most).
@@ -208,8 +236,46 @@ def supervisor(mode: str) -> Supervised:
         return found
 
 
+@contextlib.contextmanager
+def held(mode: str, folder: Path) -> Iterator[Supervised]:
+    """The supervisor for `mode`: ready, this thread's alone, and there until the block ends.
+
+    One that ends itself at this very moment is replaced, unseen: nothing was started yet.
+
+    Raises SupervisorGone when it cannot be started.
+    """
+    process = _holding(mode, folder, again=True)
+    try:
+        yield process
+    finally:
+        process.free()
+        process.lock.release()
+
+
+def _holding(mode: str, folder: Path, again: bool) -> Supervised:
+    """The supervisor, locked and held for `folder`."""
+    process = supervisor(mode)
+    process.lock.acquire()
+    try:
+        process.hold(folder)
+        return process
+    except SupervisorGone as gone:
+        process.lock.release()
+        if not (again and process.lived):
+            raise SupervisorGone(output.clean(str(gone))) from None
+    except BaseException:
+        process.free()
+        process.lock.release()
+        raise
+    return _holding(mode, folder, again=False)
+
+
 def warm_up(mode: str | None = None) -> None:
-    """Begin to start the supervisor for `mode` (None: the default), without waiting for it."""
+    """Begin to start the supervisor for `mode` (None: the default), without waiting for it.
+
+    Raises ValueError for settings (LABS_IDLE, LABS_QUEUE) that no run could have.
+    """
+    queue.name()
     supervisor(mode or environment.default_mode()[0])
 
 

@@ -11,10 +11,13 @@ work, and never touches CUDA: a fork copies only the forking thread, and CUDA do
 It speaks JSON lines on the socket given as its standard input:
     in   {"op": "run", "number", "argv", "env", "cwd", "out", "folder"}   {"op": "kill", "number"}
          {"op": "own", "folder"}: to be removed when the kernel is gone
-    out  {"event": "ready" | "started" | "done", "number", ...}
+         {"op": "hold", "folder"}   {"op": "free"}: a run is about to come; it is over
+    out  {"event": "ready" | "held" | "started" | "done", "number", ...}
 Each run has a number, so that what is said late of one run is not taken for the next one's. A kill
 is always answered with "done", even where the run had ended by itself or never begun.
-When the line closes or the kernel is gone it kills all that it started, and ends.
+When the line closes or the kernel is gone it kills all that it started, and ends. It also ends when
+nothing was asked of it for a while: the kernel's next run starts another one. From "held" to "free"
+it does not, however long the run waits for its turn.
 """
 
 import gc
@@ -27,6 +30,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import types
 
 # What a learner's run will need first. torch alone: nothing of the course.
@@ -143,7 +147,41 @@ class Line:
         return [json.loads(text) for text in whole]
 
 
-def serve(kernel: int, warm: bool) -> None:
+class Asked:
+    """What the kernel has asked for and what is still to do."""
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self.jobs: list[dict] = []  # runs and kills, in their order
+        self.folders: dict[str, float] = {}  # to be removed if the kernel is gone; told when
+        self.held = False
+
+    def listen(self, wait: float) -> bool:
+        """Sort what comes in within `wait` seconds; whether anything came."""
+        heard = self.line.read(wait)
+        for message in heard:
+            if "folder" in message:
+                self.folders[message["folder"]] = time.monotonic()
+            if message["op"] in ("run", "kill"):
+                self.jobs.append(message)
+            elif message["op"] in ("hold", "free"):
+                self.held = message["op"] == "hold"
+                if self.held:
+                    self.line.say(event="held", folder=message["folder"])
+        return bool(heard)
+
+    def forget_removed(self) -> None:
+        """Forget folders that the kernel has removed; a new one is told before it is made."""
+        before = time.monotonic() - 60
+        self.folders = {
+            path: told
+            for path, told in self.folders.items()
+            if told > before or os.path.exists(path)
+        }
+
+
+def serve(kernel: int, warm: bool, idle: float) -> None:
+    """Do what the kernel asks until it is gone, or has asked nothing for `idle` seconds."""
     processes.adopt_orphans()
     line = Line(os.dup(0))
     os.set_inheritable(line.descriptor, False)
@@ -155,29 +193,27 @@ def serve(kernel: int, warm: bool) -> None:
         gc.collect()
         gc.freeze()  # shared pages stay shared: the collector of a rank does not write to them
     line.say(event="ready", pid=os.getpid())
-    waiting, folders, number, agent = [], set(), 0, 0
-
-    def listen(wait: float) -> bool:
-        """Sort what comes in; whether anything came."""
-        heard = line.read(wait)
-        folders.update(message["folder"] for message in heard if "folder" in message)
-        waiting.extend(message for message in heard if message["op"] != "own")
-        return bool(heard)
-
+    asked, number, agent, last = Asked(line), 0, 0, time.monotonic()
     while line.open and os.getppid() == kernel:
-        listen(0.01 if agent else 0.5)
+        heard = asked.listen(0.01 if agent else min(0.5, idle))
+        if heard or asked.held or agent or asked.jobs:
+            last = time.monotonic()
+        elif time.monotonic() - last > idle and not asked.listen(0):
+            # A folder that was told just now stays: the kernel tells the next supervisor too.
+            return
         code = None
         if agent:
             pid, status = os.waitpid(agent, os.WNOHANG)
             code = os.waitstatus_to_exitcode(status) if pid else None
-        if code is None and waiting and waiting[0]["op"] == "kill":
-            number, code = waiting.pop(0)["number"], -signal.SIGKILL
+        if code is None and asked.jobs and asked.jobs[0]["op"] == "kill":
+            number, code = asked.jobs.pop(0)["number"], -signal.SIGKILL
         if code is not None:
             clean = processes.end_descendants()
             agent = 0
             line.say(event="done", number=number, code=code, clean=clean)
-        elif waiting and not agent:
-            job = waiting.pop(0)
+            asked.forget_removed()
+        elif asked.jobs and not agent:
+            job = asked.jobs.pop(0)
             number = job["number"]
             try:
                 agent = start_warm(job, line.descriptor) if job["warm"] else start_cold(job)
@@ -185,9 +221,9 @@ def serve(kernel: int, warm: bool) -> None:
             except OSError:  # no such folder, or no room in it: the kernel will see that too
                 line.say(event="done", number=number, code=99, clean=True)
     processes.end_descendants()
-    while listen(0):  # what was said before this process could hear
+    while asked.listen(0):  # what was said before this process could hear
         pass
-    for folder in folders:  # the kernel is gone: nobody else tidies them
+    for folder in asked.folders:  # the kernel is gone: nobody else tidies them
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -208,4 +244,4 @@ def free_port(tries: int = 200) -> int:
 
 
 if __name__ == "__main__":
-    serve(kernel=int(sys.argv[1]), warm=sys.argv[2] == "warm")
+    serve(kernel=int(sys.argv[1]), warm=sys.argv[2] == "warm", idle=float(sys.argv[3]))
