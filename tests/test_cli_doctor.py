@@ -14,7 +14,7 @@ class TestDoctor:
         told = labs("doctor")
         assert told.exit_code == 0, told.output
         names = [look().name for look in (doctor._python, doctor._largest_lab, doctor._namespaces)]
-        assert len(doctor._LOOKS) == 12 and all(name in told.stdout for name in names)
+        assert len(doctor._LOOKS) == 14 and all(name in told.stdout for name in names)
         assert "/home" not in told.output and str(Path.home()) not in told.output
         assert str(ROOT) not in told.output
 

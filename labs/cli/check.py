@@ -20,7 +20,7 @@ def check(what: str, file: str | None) -> int:
         topic = _topic(topic_name)
         found = cells.read(file) if file is not None else None
         exercise.seed()  # refuses what LABS_SEED cannot be
-    ranks.warm_up()
+        ranks.warm_up()
     known = topic.exercises()
     if colon and name not in known:
         raise BadInput(f"{topic.name} has no exercise {name!r}; {topics.nearest(name, known)}")

@@ -6,6 +6,7 @@ told because a lab chooses by it (GPUs, fork) or skips something without it (nam
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -17,10 +18,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
 import click
-import psutil
 
 from labs import topics
-from labs.ranks import default_mode, devices, environment, output
+from labs.ranks import default_mode, devices, environment, output, processes, queue, supervised
 from labs.ranks.supervisor import free_port
 
 SCHEMA = "model-parallelism-labs/doctor/1"
@@ -44,6 +44,8 @@ class Finding:
 
 def doctor(as_json: bool) -> int:
     """Print all findings. Returns 1 when something is missing that every lab needs, else 0."""
+    with contextlib.suppress(Exception):  # the finding about it says what is wrong
+        supervised.warm_up()  # it starts while the rest is looked at
     found = [_safely(look) for look in _LOOKS]
     well = not any(f.needed and f.ok is False for f in found)
     if as_json:
@@ -91,26 +93,15 @@ def _gpus() -> Finding:
 
 
 def _cores() -> Finding:
-    mine, all_there = devices.cores(), os.cpu_count() or 1
-    share = _cpu_quota()
+    mine, all_there, share = devices.cores(), os.cpu_count() or 1, devices.cpu_share()
     told = f"{mine} of {all_there} may be used" if mine != all_there else f"{mine}"
-    if share is not None and share < mine:
-        told += f", but the container gives the time of {share:g}"
+    if share is not None and share <= mine:
+        told += f"; the container gives the time of {share:g}"
     return Finding("cores", told, numbers={"usable": mine, "machine": all_there, "quota": share})
 
 
-def _cpu_quota() -> float | None:
-    """Cores' worth of time that the container grants; None: no limit, or none that is known."""
-    try:
-        with open("/sys/fs/cgroup/cpu.max") as file:
-            quota, period = file.read().split()
-        return int(quota) / int(period)
-    except (OSError, ValueError):
-        return None
-
-
 def _memory() -> Finding:
-    free, whole = devices.available_bytes(), psutil.virtual_memory().total
+    free, whole = devices.available_bytes(), devices.whole_bytes()
     told = f"{free / _GIB:.1f} GiB free of {whole / _GIB:.1f}"
     return Finding("memory", told, numbers={"available_bytes": free, "total_bytes": whole})
 
@@ -131,6 +122,44 @@ def _mode() -> Finding:
     mode, why = default_mode()
     how = {"warm": "ranks are forked from a warm process", "cold": "each run is a new torchrun"}
     return Finding("mode", f"{mode}: {why}; {how[mode]}", numbers={"mode": mode, "why": why})
+
+
+def _warm_process() -> Finding:
+    """What the process costs that starts this user's ranks, measured on one that waits."""
+    mode, idle = default_mode()[0], environment.idle_seconds()
+    own = supervised.supervisor(mode)
+    own.wait_ready()
+    size = processes.memory_bytes(own.process.pid)
+    others = [pid for pid in supervised.all_of_this_user() if pid != own.process.pid]
+    whole = sum(map(processes.memory_bytes, others))
+    after = f"{idle / 60:g} minutes" if idle >= 60 else f"{idle:g} s"
+    told = (
+        f"{size / 1e6:.0f} MB while it waits; it ends with its notebook, and by itself after "
+        f"{after} without work (LABS_IDLE); "
+    )
+    told += f"{len(others)} of yours run now" + (f", {whole / 1e6:.0f} MB" if others else "")
+    numbers = {
+        "bytes": size, "idle_seconds": idle, "running": len(others), "running_bytes": whole
+    }  # fmt: skip
+    return Finding(f"{mode} process", told, numbers=numbers)
+
+
+def _queue() -> Finding:
+    name, capacity = queue.name(), devices.cores()
+    if name is None:
+        told = f"off: {queue.why_none()}; runs do not wait for each other"
+        return Finding("queue", told, numbers={"name": None, "capacity": capacity})
+    there = queue.tickets(name)
+    at_work = sum(one.began > 0 for one in there)
+    plural = "rank" if capacity == 1 else "ranks"
+    told = (
+        f"{capacity} {plural} at once, or one larger run; first come, first served, for all people "
+        f"on this machine; at work now: {at_work}, waiting: {len(there) - at_work}"
+    )
+    numbers = {
+        "name": name, "capacity": capacity, "at_work": at_work, "waiting": len(there) - at_work
+    }  # fmt: skip
+    return Finding("queue", told, numbers=numbers)
 
 
 def _loopback() -> Finding:
@@ -183,5 +212,5 @@ def _browser() -> Finding:
 
 _LOOKS = (
     _python, _torch, _gpus, _cores, _memory, _largest_lab, _mode, _loopback, _ports,
-    _shared_memory, _namespaces, _browser,
+    _shared_memory, _namespaces, _browser, _queue, _warm_process,
 )  # fmt: skip

@@ -24,7 +24,8 @@ def run(name: str, count: int | None, cold: bool, json_file: str | None, trace: 
         with bad_input():  # a refusal that need not wait for the supervisor to start
             ranks.place(count)
     mode = "cold" if cold else None
-    ranks.warm_up(mode)
+    with bad_input():  # refuses what LABS_IDLE and LABS_QUEUE cannot be
+        ranks.warm_up(mode)
     lab = topic.lab()
     try:
         with bad_input():

@@ -270,6 +270,22 @@ def _holding(mode: str, folder: Path, again: bool) -> Supervised:
     return _holding(mode, folder, again=False)
 
 
+def all_of_this_user() -> list[int]:
+    """Process ids of the supervisors that serve this user's kernels and programs now."""
+    import psutil
+
+    found = []
+    for process in psutil.process_iter(["cmdline", "ppid", "uids"]):
+        words, uids = process.info["cmdline"] or [], process.info["uids"]
+        if len(words) < 4 or not uids or uids.real != os.getuid():
+            continue
+        # Its forked agents and ranks have the same words, but not the kernel as their parent.
+        file, kernel = words[-4:-2]
+        if file.endswith("labs/ranks/supervisor.py") and kernel == str(process.info["ppid"]):
+            found.append(process.pid)
+    return found
+
+
 def warm_up(mode: str | None = None) -> None:
     """Begin to start the supervisor for `mode` (None: the default), without waiting for it.
 
