@@ -22,7 +22,9 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from labs.ranks.breaking import diagnose
     from labs.ranks.devices import place
+    from labs.ranks.doctor.diagnosis import Diagnosis
     from labs.ranks.environment import default_mode
     from labs.ranks.launching import launch
     from labs.ranks.ledger import Ledger, Row
@@ -37,7 +39,9 @@ if TYPE_CHECKING:
 # would cost every warm launch a tenth of a second. No name is that of a module here, or the module
 # would take its place.
 _HOME = {
+    "breaking": ("diagnose",),
     "devices": ("place",),
+    "doctor.diagnosis": ("Diagnosis",),
     "environment": ("default_mode",),
     "launching": ("launch",),
     "ledger": ("Ledger", "Row"),
@@ -53,9 +57,9 @@ _HOME = {
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
-    "Cell", "Ledger", "Row", "Run", "RunFailed", "Source", "allocations", "default_mode", "device",
-    "keep", "launch", "name_axis", "phase", "place", "say", "section", "sockets_sent", "step",
-    "torchrun", "warm_up",
+    "Cell", "Diagnosis", "Ledger", "Row", "Run", "RunFailed", "Source", "allocations",
+    "default_mode", "device", "diagnose", "keep", "launch", "name_axis", "phase", "place", "say",
+    "section", "sockets_sent", "step", "torchrun", "warm_up",
 ]  # fmt: skip
 
 

@@ -98,6 +98,15 @@ def whole_bytes() -> int:
     return min([psutil.virtual_memory().total, *limits])
 
 
+def kills_for_memory() -> int:
+    """How many processes the system has killed for memory since it started; 0: not known."""
+    try:
+        told = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
+        return int(told.get("oom_kill", 0))
+    except (OSError, ValueError):
+        return 0
+
+
 def visible_gpus() -> int:
     """GPUs that CUDA would show to a rank. Counts without starting CUDA in this process."""
     import torch

@@ -126,6 +126,10 @@ class Hooks:
                 here.reduction = _reduction(args)
             try:
                 work = method(group, *args, **kwargs)
+            except BaseException:  # its partner is gone, say: this is where the rank stood
+                if here.last is not None:
+                    self.journal.wait(here.last[0])
+                raise
             finally:
                 here.reduction = ""
             if here.last is not None:

@@ -4,17 +4,18 @@ launch(fn, ranks=4) ─► folder with the job ─► supervisor ─► torchrun
 """
 
 import os
-import re
 import shutil
-import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from labs.ranks import devices, environment, output, processes, queue, ship
-from labs.ranks.run import Run, RunFailed, gather, is_victim, root_cause, tell
+from labs.ranks import devices, ending, environment, output, processes, queue, ship
+from labs.ranks.doctor import stacks
+from labs.ranks.doctor.standing import Stand
+from labs.ranks.doctor.watch import Watch
+from labs.ranks.run import Run, RunFailed, gather, root_cause
 from labs.ranks.status import Status
 from labs.ranks.supervised import SupervisorGone, held, supervisor
 from labs.ranks.supervisor import free_port
@@ -117,16 +118,6 @@ def torchrun_arguments(ranks: int, port: int) -> list[str]:
     ]  # fmt: skip
 
 
-def _how(code: int | None) -> str:
-    """An exit code in words."""
-    if code is None:
-        return "its exit code is not known"
-    if code >= 0:
-        return f"exit code {code}"
-    more = " (the system does that when memory runs out)" if code == -signal.SIGKILL else ""
-    return f"killed by signal {-code}, {signal.Signals(-code).name}{more}"
-
-
 class _Attempt:
     """One start of torchrun, watched to its end."""
 
@@ -138,11 +129,10 @@ class _Attempt:
         self.limit, self.env, self.line, self.labels = limit, env, line, labels or {}
         self.traces = Traces(folder, placement.ranks)
         self.origin, self.threads = time.time(), placement.threads
-        self.why: str | None = None  # the reason, when it was ended from here
+        self.seen = ending.Seen(limit, out_of_memory=devices.kills_for_memory())
         self.note: str | None = None  # what ran on when all ranks had returned
         self.agent = 0  # torchrun's process id
         self.never_met = False  # gloo could not connect the ranks, and none got to the function
-        self.gone: list[int] = []  # the ranks first seen to be gone without a report
 
     def run(self) -> Run:
         ranks, on_cpu = self.placement.ranks, self.placement.device == "cpu"
@@ -156,7 +146,7 @@ class _Attempt:
                 process.begin(folder=str(self.folder), **self._command())
                 code = self._watch(process)
             except SupervisorGone as gone:
-                self.why, code = output.clean(str(gone), self.folder), -9
+                self.seen.why, code = output.clean(str(gone), self.folder), -9
             except BaseException:  # an interrupt: nothing of the run may be left
                 process.kill()
                 raise
@@ -178,34 +168,47 @@ class _Attempt:
     def _watch(self, process) -> int:  # noqa: ANN001 - labs.ranks.supervised.Supervised
         """Follow the run to its end. Returns torchrun's exit code."""
         started, first_end, all_done = None, None, None
+        watch, seen = Watch(self.folder, range(self.placement.ranks)), self.seen
         while True:
             message = process.news(_POLL)
             now = time.monotonic()
             if message and message["event"] == "started":
                 started, self.agent = now, message["agent"]
             if message and message["event"] == "done":
+                watch.close()
                 return message["code"]
             if started is None:
                 continue
             self.line.show(self.traces.state())
-            if self.why is None:
+            if seen.why is None:
                 if first_end is None:
-                    self.gone = self.traces.gone()
-                    first_end = now if self.gone else None
+                    seen.gone = self.traces.gone()
+                    first_end = now if seen.gone else None
                 if all_done is None and not self.traces.silent():
                     all_done = now
                 if first_end is not None and now - first_end > _GRACE:
-                    self.why = "ended"
+                    seen.why = "ended"
                 elif all_done is not None and now - all_done > _GRACE:
                     # What is left but torchrun, which ends by itself, however slowly.
                     self.note = self._lingering(process.process.pid)
-                    self.why = "ended" if self.note else None
+                    seen.why = "ended" if self.note else None
+                elif first_end is None and (found := watch.look(now)):
+                    seen.why, (seen.stands, seen.needs) = "stuck", found
+                    seen.looks = self._looks(seen.stands)
                 elif now - started > self.limit:
-                    self.why = f"the limit of {self.limit:g} s was reached"
+                    seen.why, seen.stands = "limit", watch.journals.stands()
+                    seen.looks = self._looks(seen.stands)
                 elif self.traces.most_printed() > _OUTPUT_LIMIT:
-                    self.why = f"a rank printed more than {_OUTPUT_LIMIT // 2**20} MiB"
-                if self.why:
+                    seen.why = f"a rank printed more than {_OUTPUT_LIMIT // 2**20} MiB"
+                if seen.why:
                     process.end()
+
+    def _looks(self, stands: list[Stand]) -> dict[int, stacks.Look]:
+        """What the processes of the ranks that are still at work say of themselves."""
+        pids = {s.rank: self.traces.pid_of(s.rank) for s in stands if not s.ended}
+        pids = {rank: pid for rank, pid in pids.items() if pid}
+        ready = {s.rank: s.state not in ("", "starting") for s in stands}
+        return stacks.look(self.folder, pids, ready)
 
     def _lingering(self, supervisor: int) -> str | None:
         """What keeps a run from its end though all ranks have returned; None: nothing of theirs."""
@@ -234,50 +237,6 @@ class _Attempt:
         run, errors = gather(self.folder, self.placement, self.mode, self.labels, self.origin)
         cause = root_cause(errors)
         self.never_met = cause is not None and self._never_met(errors)
-        silent = self.traces.silent()
-        died = self._died_silently(silent, errors)
-        if died and self.why in (None, "ended") and (cause is None or is_victim(cause[1])):
-            run.culprit, run.failure = died
-        elif cause and self.why in (None, "ended"):
-            run.culprit, run.failure = cause[0], tell(*cause)
-        elif self.why and self.why != "ended":
-            run.failure = f"{self.why}; ended: {self._left_over(silent)}"
-        elif silent or (code and not self.note):
-            run.failure = self._died(silent, code)
-        run.note = self.note
-        if run.failure and (trouble := self.traces.trouble()):
-            run.failure = f"{trouble}\n{run.failure}"
-        if run.failure and run.output:
-            run.failure += f"\noutput of the ranks:\n{run.output}"
+        self.seen.out_of_memory = devices.kills_for_memory() - self.seen.out_of_memory
+        ending.judge(run, errors, self.traces, self.seen, code, self.labels, self.note)
         return run
-
-    def _left_over(self, silent: list[int]) -> str:
-        states = [f"rank {rank} ({self.traces.state_of(rank) or 'starting'})" for rank in silent]
-        return ", ".join(states) or "no rank was at work"
-
-    def _died_silently(self, silent: list[int], errors: list) -> tuple[int, str] | None:
-        """The rank that ended without a word before the others, and how; None if there is none.
-
-        torchrun notes how each rank ended that it had not stopped itself (signal 15).
-        """
-        said = output.read_capped(self.folder / "agent", 100_000)
-        ends = re.findall(r"\n  rank +: (\d+) [^\n]*\n  exitcode +: (-?\d+)", said)
-        codes = {int(rank): int(code) for rank, code in ends}
-        mute = [rank for rank in silent if errors[rank] is None]
-        noted = [rank for rank in mute if codes.get(rank, -15) != -15]
-        for rank in noted or [rank for rank in self.gone if rank in mute]:
-            told = f"rank {rank} ended without a word: {_how(codes.get(rank))}"
-            if not (self.folder / f"out.{rank}").exists():  # before its output was its own
-                told += f"\n{self._agent()}"
-            return rank, told.rstrip()
-        return None
-
-    def _died(self, silent: list[int], code: int) -> str:
-        who = ", ".join(map(str, silent)) or "none"
-        told = f"torchrun ended with {code}; ranks without a report: {who}"
-        return f"{told}\n{self._agent()}".rstrip()
-
-    def _agent(self) -> str:
-        """What torchrun printed, its cause first."""
-        said = output.clean(output.read_capped(self.folder / "agent"), self.folder)
-        return output.cause_first(said)

@@ -115,9 +115,9 @@ def main(folder: Path) -> None:
         on_rank.say("running")
         diary.state("running")
         began = True
-        value = function(*args, **kwargs)
+        returned = function(*args, **kwargs)
         diary.state("returned")
-        value = report.plain(value, "what the function returned")
+        value = report.plain(returned, "what the function returned")
     except BaseException as caught:
         error = {**_error(caught, folder), "began": began}
     if error:

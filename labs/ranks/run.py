@@ -4,10 +4,14 @@ import re
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from labs.ranks import output
 from labs.ranks.devices import Placement
 from labs.ranks.ledger import Ledger, Row
+
+if TYPE_CHECKING:
+    from labs.ranks.doctor.diagnosis import Diagnosis
 
 # What a rank says when another one was the first to fail.
 _VICTIM = re.compile(
@@ -32,6 +36,7 @@ class Run:
     output: str = ""
     failure: str | None = None
     culprit: int | None = None
+    diagnosis: "Diagnosis | None" = None  # what the failure was, in parts
     note: str | None = None  # what ran on after all ranks had returned, and was ended
     seconds: float = 0.0
 
@@ -56,7 +61,12 @@ class RunFailed(RuntimeError):
         self.run = run
 
     def _render_traceback_(self) -> list[str]:
-        """In a notebook: the cause on the ranks, without the stack of the launcher."""
+        """In a notebook: the cause on the ranks, and who waits for whom, without our own stack."""
+        drawn = self.run.diagnosis and self.run.diagnosis.picture()
+        if drawn:
+            from IPython.display import display
+
+            display(drawn)
         return [str(self)]
 
     def _repr_html_(self) -> str:

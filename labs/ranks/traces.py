@@ -81,7 +81,7 @@ class Traces:
 
     def forget(self) -> None:
         """Remove the traces, so that the next attempt is not judged by them."""
-        for name in ("pid", "state", "out", "kept", "report", "stack"):
+        for name in ("pid", "state", "out", "kept", "report", "stack", "journal", "names"):
             for rank in self.ranks:
                 (self.folder / f"{name}.{rank}").unlink(missing_ok=True)
         (self.folder / "agent").unlink(missing_ok=True)

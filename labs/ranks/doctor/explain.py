@@ -1,0 +1,138 @@
+"""From stuck ranks, a reached limit, or calls that do not fit, to a diagnosis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from labs.ranks.doctor import words
+from labs.ranks.doctor.diagnosis import ADVICE, Diagnosis
+from labs.ranks.doctor.kinds import PAIRED, kind_of, unlike
+from labs.ranks.doctor.stacks import Look
+from labs.ranks.doctor.standing import Call, Stand
+from labs.ranks.doctor.stuck import Misfit, Needs, cycle, need, stuck, waits_for
+from labs.ranks.doctor.telling import NOTHING, Telling, at
+from labs.ranks.doctor.words import Places, some, verb
+from labs.ranks.journal import RECV, SEND
+
+
+def of_stuck(
+    stands: Sequence[Stand], needs: Needs, looks: Mapping[int, Look], places: Places
+) -> Diagnosis:
+    """Explain ranks that can never go on. needs: what `stuck.stuck` gave, not empty."""
+    graph = waits_for(needs)
+    circle = cycle(graph)
+    kind, why = kind_of(stands, needs, circle)
+    told = Telling(stands, needs, looks, places)
+    return Diagnosis(
+        kind, f"deadlock: {_headline(stands, graph, circle)}", told.lines(), why, ADVICE[kind],
+        len(stands), graph, circle, told.calls(), told.ended(),
+    )  # fmt: skip
+
+
+def at_limit(
+    limit: float, stands: Sequence[Stand], looks: Mapping[int, Look], places: Places,
+    states: Mapping[int, str] | None = None,
+) -> Diagnosis:  # fmt: skip
+    """Explain a run that was ended at its limit of `limit` seconds, though it may have gone on."""
+    reached = f"the limit of {limit:g} s was reached"
+    needs = {}
+    for stand in stands:
+        found = [need(stand.rank, wait, stands) for wait in stand.waits]
+        if not stand.ended and any(one.ranks for one in found):
+            needs[stand.rank] = found
+    told = Telling(stands, needs, looks, places, states or {})
+    at_work = [s.rank for s in stands if not s.ended]
+    stopped = [r for r in at_work if looks.get(r, NOTHING).stopped]
+    graph = waits_for(needs)
+    missing = sorted({r for ranks in graph.values() for r in ranks if r in at_work} - set(graph))
+    if stopped:
+        kind = "stopped"
+        head = f"{reached}; {some(stopped)} {verb(stopped, 'is', 'are')} stopped"
+    elif missing:
+        kind = "never came"
+        who = f"{some(list(graph))} {verb(graph, 'waits', 'wait')} for {some(missing)}"
+        head = f"{reached}; {who}, which {verb(missing, 'has', 'have')} not come"
+    else:
+        kind = "busy"
+        head = f"{reached}; {some(at_work)} still ran" if at_work else f"{reached}; all had ended"
+    return Diagnosis(
+        kind, head, told.lines(), "", ADVICE[kind], len(stands), graph, [], told.calls(),
+        told.ended(),
+    )  # fmt: skip
+
+
+def of_misfits(found: Sequence[Misfit], ranks: int, places: Places) -> Diagnosis:
+    """Explain calls that were matched and do not fit each other. found: not empty."""
+    first = found[0]
+    one, other = first.ranks
+    if first.calls is None:
+        why = f"the calls of ranks {one} and {other} differ in size, long before the end"
+        return Diagnosis("sizes differ", _MISFIT, (), why, ADVICE["sizes differ"], ranks)
+    mine, theirs = first.calls
+    kind, why = _misfit(one, mine, other, theirs, first.what)
+    lines = tuple(
+        f"rank {rank} {_did(call)}{at(places.tell(call.file, call.line))}"
+        for rank, call in ((one, mine), (other, theirs))
+    )
+    return Diagnosis(kind, _MISFIT, lines, why, ADVICE[kind], ranks)
+
+
+_MISFIT = "two calls that belong together do not fit: what arrived is not what was sent"
+
+
+def _did(call: Call) -> str:
+    if call.kind == SEND:
+        return f"sent {words.tensor(call)} to rank {call.peer}"
+    if call.kind == RECV:
+        return f"received into {words.tensor(call)} from rank {call.peer}"
+    return f"was {words.doing(call)}"
+
+
+def _misfit(one: int, mine: Call, other: int, theirs: Call, what: Sequence[str]) -> tuple[str, str]:
+    if mine.kind in PAIRED:
+        return "sizes differ", (
+            f"the {words.nth(mine.place)} message from rank {one} to rank {other} has "
+            f"{mine.payload:,} bytes of {mine.dtype} and the buffer for it "
+            f"{theirs.payload:,} of {theirs.dtype}"
+        )
+    return f"other {what[0]}", unlike(one, mine, other, theirs, what[0])
+
+
+def _headline(stands: Sequence[Stand], graph: dict[int, list[int]], circle: list[int]) -> str:
+    if len(circle) == 2:
+        return f"{some(circle)} wait for each other; neither can go on"
+    if len(circle) > 2:
+        return f"{some(circle)} wait in a circle; none can go on"
+    gone = sorted({r for ranks in graph.values() for r in ranks if stands[r].ended})
+    waiting = list(graph)
+    left = verb(gone, "has returned", "have returned")
+    return f"{some(waiting)} {verb(waiting, 'waits', 'wait')} for {some(gone)}, which {left}"
+
+
+def of_victims(stands: Sequence[Stand], places: Places) -> Diagnosis | None:
+    """Explain ranks of which all that failed say that another one was gone.
+
+    They still have their waits in their journals. None where these do not tell.
+    """
+    waiting = [
+        replace(stand, state="running") if stand.state == "failed" and stand.waits else stand
+        for stand in stands
+    ]
+    if needs := stuck(waiting):
+        return of_stuck(waiting, needs, {}, places)
+    for stand in waiting:
+        for wait in stand.waits:
+            peer = wait.call.peer if wait.call.kind in PAIRED else None
+            if peer is not None and stands[peer].state == "returned":
+                return _lost(waiting, stand.rank, peer, wait.call, places)
+    return None
+
+
+def _lost(
+    stands: Sequence[Stand], rank: int, peer: int, call: Call, places: Places
+) -> Diagnosis:  # fmt: skip
+    head = f"rank {peer} returned while a message between it and rank {rank} was on its way"
+    told = Telling(stands, {}, {}, places)
+    why = f"the {words.nth(call.place)} {call.op} between the two was begun on both and not ended"
+    return Diagnosis("message lost", head, told.lines(), why, ADVICE["message lost"], len(stands))

@@ -1,0 +1,130 @@
+"""Which kind of deadlock it is, and the sentence that says why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from labs.ranks.doctor import words
+from labs.ranks.doctor.standing import Call, Stand
+from labs.ranks.doctor.stuck import Need, Needs, differences
+from labs.ranks.doctor.words import some
+from labs.ranks.journal import COLLECTIVE, NEW_GROUP, RECV, RECV_ANY, SEND
+
+PAIRED = (SEND, RECV)
+
+
+def kind_of(stands: Sequence[Stand], needs: Needs, circle: list[int]) -> tuple[str, str]:
+    """The kind of a deadlock, and the sentence that says why."""
+    edges = [(r, one, q) for r, found in needs.items() for one in found for q in one.ranks]
+    for rank, one, other in edges:
+        call = one.wait.call
+        theirs = stands[other].call(call.key, call.place) if call.kind == COLLECTIVE else None
+        if theirs is not None and (what := differences(call, theirs)):
+            return f"other {what[0]}", unlike(rank, call, other, theirs, what[0])
+    for rank, one, other in edges:
+        found = _nearly_paired(rank, one.wait.call, needs.get(other, []))
+        if found:
+            return found
+    if circle:
+        return _kind_of_circle(needs, circle)
+    for rank, one, other in edges:
+        found = _wrong_peer(rank, one.wait.call, other, stands, needs)
+        if found:
+            return found
+    for rank, one, other in edges:
+        if stands[other].ended:
+            return "left early", _left(one.wait.call, rank, stands[other])
+    return "cycle", ""
+
+
+def _nearly_paired(rank: int, call: Call, theirs: Sequence[Need]) -> tuple[str, str] | None:
+    """A send and a receive between the same two ranks that differ in tag or group."""
+    for other in (n.wait.call for n in theirs):
+        if {call.kind, other.kind} != {SEND, RECV} or other.peer != rank:
+            continue
+        pair = f"rank {rank} and rank {call.peer} mean the same message"
+        if call.tag != other.tag:
+            return "wrong tag", f"{pair}, one with tag {call.tag}, the other with tag {other.tag}"
+        if call.group.name != other.group.name:
+            mine, its = words.group(call), words.group(other)
+            return "other group", f"{pair}, one on {mine}, the other on {its}"
+    return None
+
+
+def _kind_of_circle(needs: Needs, circle: list[int]) -> tuple[str, str]:
+    calls = [
+        next(n.wait.call for n in needs[rank] if circle[(i + 1) % len(circle)] in n.ranks)
+        for i, rank in enumerate(circle)
+    ]
+    kinds = {call.kind for call in calls}
+    if kinds == {SEND}:
+        return "both send first", "each sends first, and a send ends when its receiver takes it"
+    if kinds <= {RECV, RECV_ANY}:
+        return "all receive first", "each receives first, and nobody is left to send"
+    if kinds <= {SEND, RECV, RECV_ANY}:
+        return "cycle", "each waits for a message that the next would handle only after its own"
+    ops = sorted({call.op for call in calls})
+    groups = sorted({words.group(call) for call in calls})
+    if kinds == {COLLECTIVE} and len(groups) > 1:
+        return "other group", f"they are in collectives on different groups: {' and '.join(groups)}"
+    return "other operation", f"they are in different calls: {' and '.join(ops)}"
+
+
+def _wrong_peer(
+    rank: int, call: Call, other: int, stands: Sequence[Stand], needs: Needs
+) -> tuple[str, str] | None:
+    """A message that nobody on its other end asks for, while a third rank waits for such a one."""
+    if call.kind not in PAIRED or _ever(stands[other], RECV if call.kind == SEND else SEND, rank):
+        return None
+    wanted = RECV if call.kind == SEND else SEND
+    for third, found in needs.items():
+        for theirs in (n.wait.call for n in found):
+            if third != other and theirs.kind == wanted and theirs.peer == rank:
+                sender, receiver = (rank, third) if call.kind == SEND else (third, rank)
+                if call.kind == SEND:
+                    odd = f"rank {rank} sends to rank {other}, which never receives from it"
+                    also = f"rank {receiver} waits to receive from rank {sender}"
+                else:
+                    odd = f"rank {rank} receives from rank {other}, which never sends to it"
+                    also = f"rank {sender} waits to send to rank {receiver}"
+                return "wrong peer", f"{odd}, while {also}"
+    return None
+
+
+def _ever(there: Stand, kind: int, peer: int) -> bool:
+    """Whether that rank has made any such call with `peer`, or with anyone."""
+    return any(
+        k == kind and p == peer or (kind == RECV and k == RECV_ANY) for k, _, p, _ in there.counts
+    )
+
+
+def _left(call: Call, rank: int, there: Stand) -> str:
+    if call.kind in (COLLECTIVE, NEW_GROUP):
+        made = there.counts.get(call.key, 0)
+        what = "calls of new_group" if call.kind == NEW_GROUP else f"on {words.group(call)}"
+        kind = "" if call.kind == NEW_GROUP else f"{words.number(made, 'collective')} "
+        made_told = f"{kind}{what}" if kind else f"{made} {what}"
+        return f"rank {there.rank} returned after {made_told}; this is the {words.nth(call.place)}"
+    mirrored = RECV if call.kind == SEND else SEND
+    made = there.counts.get((mirrored, call.group.name, rank, call.tag), 0)
+    messages = words.number(made, "message")
+    did = f"receiving {messages} of" if call.kind == SEND else f"sending {messages} to"
+    nth = words.nth(call.place)
+    return f"rank {there.rank} returned after {did} rank {rank}; this is the {nth}"
+
+
+def unlike(one: int, mine: Call, other: int, theirs: Call, what: str) -> str:
+    """Why two collectives in the same place of one group's order do not fit."""
+    which = f"the {words.nth(mine.place)} collective on {words.group(mine)}"
+    shown = {
+        "operation": lambda call: call.op,
+        "shape": words.tensor,
+        "type": words.tensor,
+        "root": lambda call: f"root {call.peer}",
+        "group": lambda call: f"the group of {some(call.group.ranks)}",
+        "reduction": lambda call: call.reduction,
+    }[what]
+    named = which if what == "operation" else f"{which}, {mine.op},"
+    return f"{named} has {shown(mine)} on rank {one} and {shown(theirs)} on rank {other}".replace(
+        "has the group", "is of the group"
+    )
