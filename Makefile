@@ -36,7 +36,7 @@ tour: setup ## run every lab on real ranks in this terminal, measured beside for
 notebooks: setup ## fill, execute and normalise the notebooks (ARGS="01_tp_linear_pair --refresh measured")
 	@$(PY) -m labs.notebooks $(ARGS)
 
-bench: setup ## measure against torch's own implementations
+bench: setup ## measure against torch's own implementations (ARGS=hub: 30 kernels at once; ARGS=endurance)
 	@$(PY) -m benchmarks $(ARGS)
 
 lint: setup ## ruff: style and formatting

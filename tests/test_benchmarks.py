@@ -1,8 +1,14 @@
 """The table of the benchmarks and its verdict; what they measure is run by `make bench`."""
 
+import os
+import sys
+import tempfile
+from pathlib import Path
+
 import pytest
 
 from benchmarks import __main__ as command
+from benchmarks import endurance, hub
 from benchmarks.figure import Figure, table
 
 
@@ -26,4 +32,56 @@ def test_the_exit_code_says_whether_all_held(monkeypatch, capsys, sample, code):
 
 def test_an_unknown_name_lists_what_there_is(capsys):
     assert command.main(["bloc"]) == 2
-    assert "warm, check, cold, block, memory" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "warm, check, cold, block, memory" in told
+    assert "only when they are named: endurance, hub" in told
+
+
+def test_what_takes_minutes_runs_only_when_named(monkeypatch, capsys):
+    def named():
+        return [Figure("long", [1.0], "s")]
+
+    monkeypatch.setattr(command, "BENCHMARKS", {"one": lambda: [Figure("short", [0.1], "s")]})
+    monkeypatch.setattr(command, "ONLY_WHEN_NAMED", {"far": named})
+    assert command.main([]) == 0
+    assert "long" not in capsys.readouterr().out
+    assert command.main(["far"]) == 0
+    assert "long" in capsys.readouterr().out
+
+
+@pytest.mark.ranks
+def test_thirty_launches_in_a_row_leave_and_lose_nothing():
+    """The short form of `python -m benchmarks endurance`."""
+    figures = endurance.endurance(times=30, before=5)
+    assert {f.name for f in figures if not f.ok} == set()
+    assert len(figures[1].samples) == 30
+
+
+@pytest.mark.ranks
+def test_what_grows_is_noticed(tmp_path):
+    """A launch that leaves a file, a descriptor and memory behind does not pass."""
+    kept = []
+
+    def leak():
+        kept.append((open(os.devnull), bytearray(2**20)))  # noqa: SIM115
+        Path(tempfile.gettempdir(), str(len(kept))).touch()
+
+    figures = endurance.endurance(times=10, before=0, each=leak)
+    for file, _ in kept:
+        file.close()
+    grown = {f.name for f in figures if not f.ok}
+    assert grown == {
+        "memory of the kernel: growth",
+        "open files of the kernel: growth",
+        "temporary files: growth",
+    }
+
+
+@pytest.mark.ranks
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the queue needs Linux")
+def test_four_kernels_at_once():
+    """The short form of `python -m benchmarks hub`: all right, none refused, nothing left."""
+    figures = hub.hub(people=4)
+    assert {f.name: f.samples for f in figures if not f.ok} == {}
+    assert len(figures[2].samples) == 4
