@@ -18,7 +18,7 @@ _HOME = {
     "gaps": "labs.predictions",
     "reference": "labs.answers",
 }
-_MODULES = ("formulas", "ranks", "text", "tp_linear_pair")
+_MODULES = ("formulas", "ranks", "ranks_and_collectives", "text", "tp_linear_pair")
 
 __all__ = [*_HOME, *_MODULES]
 

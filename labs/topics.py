@@ -37,6 +37,12 @@ class Topic:
 
 _ALL = (
     Topic(
+        "ranks_and_collectives",
+        "Ranks and collectives: processes that exchange tensors, what it costs, how it hangs",
+        "notebooks/00_ranks_and_collectives.ipynb",
+        4,
+    ),
+    Topic(
         "tp_linear_pair",
         "Tensor parallelism: a column-parallel and a row-parallel layer",
         "notebooks/01_tp_linear_pair.ipynb",

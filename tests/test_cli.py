@@ -201,25 +201,28 @@ class TestCheck:
         """The course's own file, as a learner's: exit 0 when all pass."""
         told = labs("check", TOPIC, "--from", str(ROOT / "solutions" / f"{TOPIC}.py"))
         assert told.exit_code == 0, told.output
-        assert f"{len(exercises())} of {len(exercises())} passed" in told.output
+        assert f"{len(exercises(TOPIC))} of {len(exercises(TOPIC))} passed" in told.output
 
     @pytest.mark.ranks
     def test_the_courses_notebook(self) -> None:
         """All answers are read from the notebook itself, where calls stand between them."""
         told = labs("check", TOPIC, "--from", str(ROOT / "solutions" / f"01_{TOPIC}.ipynb"))
         assert told.exit_code == 0, told.output
-        assert f"{len(exercises())} of {len(exercises())} passed" in told.output
+        assert f"{len(exercises(TOPIC))} of {len(exercises(TOPIC))} passed" in told.output
 
     def test_the_notebook_as_it_is_handed_out(self, monkeypatch) -> None:
         monkeypatch.setattr("labs.ranks.launch", lambda *a, **k: pytest.fail("launched"))
         told = labs("check", TOPIC, "--from", str(ROOT / "notebooks" / f"01_{TOPIC}.ipynb"))
         assert told.exit_code == 1
-        assert f"0 of {len(exercises())} passed, {len(exercises())} not attempted" in told.output
+        assert (
+            f"0 of {len(exercises(TOPIC))} passed, {len(exercises(TOPIC))} not attempted"
+            in told.output
+        )
 
     def test_an_untouched_release_starts_nothing(self, tmp_path, monkeypatch) -> None:
         """G22: every exercise "not attempted", at once, exit 1."""
         monkeypatch.setattr("labs.ranks.launch", lambda *a, **k: pytest.fail("launched"))
-        stubs = [f"def {name}(*args):\n    raise NotImplementedError" for name in exercises()]
+        stubs = [f"def {name}(*args):\n    raise NotImplementedError" for name in exercises(TOPIC)]
         begun = time.monotonic()
         told = labs("check", TOPIC, "--from", notebook(tmp_path, *stubs))
         assert told.exit_code == 1 and told.output.count("not attempted yet") == len(stubs)

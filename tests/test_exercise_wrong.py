@@ -22,7 +22,7 @@ from tests.mutants.tp_linear_pair import MUTANTS, of
 from tests.mutants.tp_linear_pair.narrow import FUSED_SUMS, NARROW
 from tests.mutants.tp_linear_pair.slips import PLAIN, SLIPS
 
-ON_RANKS = [name for name in exercises() if name != "allreduce_bytes"]
+ON_RANKS = [name for name in exercises("tp_linear_pair") if name != "allreduce_bytes"]
 
 
 @pytest.mark.ranks

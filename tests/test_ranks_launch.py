@@ -234,7 +234,7 @@ def test_importing_labs_imports_no_torch_and_starts_nothing():
     assert (done.returncode, done.stdout) == (0, "imported\n"), done.stderr
 
 
-@pytest.mark.parametrize("topic", ["tp_linear_pair"])
+@pytest.mark.parametrize("topic", ["ranks_and_collectives", "tp_linear_pair"])
 def test_a_lab_run_by_hand_without_torchrun_says_how(topic):
     """A16: `python -m labs.topic` prints its launch line or runs alone, and does not hang."""
     import subprocess

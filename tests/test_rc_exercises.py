@@ -1,0 +1,109 @@
+"""The exercises of notebook 00: answers and other right ways pass, wrong ones are named.
+
+C15: both send first. D13: a ring of 8 MB tensors on 2, 3 and 4 ranks, whose
+buffers are not overwritten before the wait.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import solutions.ranks_and_collectives as answers
+from labs.exercise import FAILED, PASSED, exercises, judged
+from labs.ranks_and_collectives import exercises as own
+from labs.ranks_and_collectives import faults, trial
+from tests.mutants.ranks_and_collectives import MUTANTS, RIGHT, Wrong, source
+
+NAMES = list(exercises("ranks_and_collectives"))
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("name", NAMES)
+def test_answer_passes(name: str) -> None:
+    card = judged(getattr(answers, name))
+    assert card.ok, card
+    assert {v.name for v in card.verdicts} == set(exercises()[name].properties)
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("way", RIGHT)
+def test_other_right_ways_pass(way: str) -> None:
+    card = judged(source(*RIGHT[way]))
+    assert card.ok, card
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("wrong", MUTANTS, ids=lambda w: f"{w.exercise}-{w.name}")
+def test_wrong_answers_fail_and_are_named(wrong: Wrong, monkeypatch) -> None:
+    monkeypatch.setattr(trial, "LIMIT", 6.0)  # in case nobody notices that the ranks wait
+    card = judged(source(wrong.exercise, wrong.text))
+    failed = {v.name for v in card.verdicts if v.state == FAILED}
+    told = " ".join(card.advice).lower()
+    assert not card.ok and set(wrong.fails) <= failed, card
+    assert all(word.lower() in told for word in wrong.hint), card
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("exercise", ["exchange", "ring_shift"])
+def test_both_send_first_ends_in_words(exercise: str, monkeypatch) -> None:
+    """C15: 8 numbers are enough; the card says who waits for whom, and the cell goes on."""
+    monkeypatch.setattr(trial, "LIMIT", 6.0)
+    wrong = next(w for w in MUTANTS if w.exercise == exercise and w.name == "send_first")
+    card = judged(source(exercise, wrong.text))
+    assert "2 ranks" in repr(card) and not card.ok
+    assert card.seconds < trial.LIMIT + 5
+
+
+def test_the_cases_hold_what_hides_faults() -> None:
+    """Odd rings, one rank, 8 MB, whole numbers, and partners of the same parity."""
+    ring = own.cases("ring_shift", 1)
+    assert [case.ranks for case in ring] == [1, 2, 3, 4]
+    assert all(case.tries[-1].payload == 2**23 for case in ring)
+    assert {one.dtype for case in ring for one in case.tries} >= {torch.int64, torch.float32}
+    pairs = own.cases("exchange", 1)[1].peers
+    assert all((rank - peer) % 2 == 0 for rank, peer in enumerate(pairs))
+
+
+def test_every_number_says_whose_it_is() -> None:
+    one = trial.Try((5, 3), torch.int64)
+    tensors = [trial.made(one, rank, 7) for rank in range(4)]
+    for a in range(4):
+        for b in range(a):
+            assert not (tensors[a] == tensors[b]).any()
+    assert torch.equal(tensors[2], trial.made(one, 2, 7))
+    assert not torch.equal(tensors[2], trial.made(one, 2, 8))
+
+
+def test_mixed_tensors_are_told_apart() -> None:
+    """A message that was overwritten on its way: half of one rank, half of another."""
+    case = own.cases("ring_shift", 3)[2]
+    given = [[trial.made(case.tries[0], rank, 3) for rank in range(3)]]
+    mixed = given[0][0].clone()
+    mixed[0] = given[0][1][0]
+    told = trial.Told(mixed, "", False, False, [])
+    seen = trial.Seen(case, [[told] * 3], None, "", [], given)
+    assert "ranks [0, 1] are mixed" in faults.of_values(seen, 0, 1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_exercise_has_mutants_and_hints(name: str) -> None:
+    assert sum(wrong.exercise == name for wrong in MUTANTS) >= 4
+    known = exercises()[name]
+    assert len(known.hints) >= 2 and known.minutes > 0
+
+
+def test_a_passed_property_says_what_was_sent() -> None:
+    verdict = own._traffic(
+        trial.Seen(own.cases("ring_shift", 1)[0], [[], []], _Ledger(), "", [], [])
+    )
+    assert verdict.state == PASSED and verdict.detail == "nothing sent"
+
+
+class _Ledger:
+    """A ledger of a run that sent nothing."""
+
+    rows: tuple = ()
+
+    def where(self, **_: object) -> _Ledger:
+        return self
