@@ -65,7 +65,7 @@ def joined() -> Iterator[Joined]:
     own = book.Book(rank, diary)
     watching = hooks.Hooks(own, diary)
     device = "cuda" if on_gpu else "cpu"
-    on_rank.here = on_rank.Rank(rank, int(os.environ["WORLD_SIZE"]), device, own)
+    on_rank.here = on_rank.Rank(rank, int(os.environ["WORLD_SIZE"]), device, own, diary)
     dist.init_process_group("nccl" if on_gpu else "gloo")
     try:
         yield Joined(on_rank.here)

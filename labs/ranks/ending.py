@@ -78,6 +78,10 @@ def judge(
         run.failure += _printed(run.output, LINES - len(found.told.splitlines()) - 1)
 
 
+def _flat(lines: list[str]) -> tuple[str, ...]:
+    return tuple(line.removeprefix("  ") for line in lines)
+
+
 def _printed(said: str, most: int) -> str:
     lines = said.splitlines()
     most = max(most, 5)
@@ -149,8 +153,8 @@ class _Ending:
         found = misfits(self.stands) if _OF_GLOO.search(error["message"]) else []
         if found:
             fits = explain.of_misfits(found, self.ranks, self.places)
-            return replace(fits, headline=head, lines=(*(line[2:] for line in lines), *fits.lines))
-        return Diagnosis("raised", head, tuple(line[2:] for line in lines), ranks=self.ranks)
+            return replace(fits, headline=head, lines=(*_flat(lines), *fits.lines))
+        return Diagnosis("raised", head, _flat(lines), ranks=self.ranks)
 
     def _died(self, rank: int, code: int | None) -> Diagnosis:
         """A rank that ended without a word of its own."""

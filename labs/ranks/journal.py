@@ -95,7 +95,7 @@ class Journal:
         return number
 
     def post(
-        self, op: str, group: int, *, peer: int = NOT_RANKED, tag: int = 0, payload: int = 0,
+        self, op: str, group: int, peer: int = NOT_RANKED, tag: int = 0, payload: int = 0,
         dtype: str = "?", reduction: str = "", shape: Sequence[int] = (),
     ) -> int:  # fmt: skip
         """Write down a call before it starts. Returns its number, for `wait`.

@@ -20,6 +20,8 @@ if TYPE_CHECKING:  # torch is not needed to import this file: see labs/ranks/__i
     import torch.distributed as dist
 
     from labs.ranks.book import Book
+    from labs.ranks.hooks import Hooks
+    from labs.ranks.journal import Journal
 
 
 @dataclass
@@ -30,9 +32,11 @@ class Rank:
     world_size: int
     device: str
     book: Book
+    journal: Journal
     folder: Path | None = None  # where it reports; None when torchrun was called by hand
     kept: dict[str, object] = field(default_factory=dict)
     memory: list[dict] = field(default_factory=list)
+    hooks: Hooks | None = None  # what books and watches the calls; None before the rank has joined
 
 
 here: Rank | None = None

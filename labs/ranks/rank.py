@@ -95,9 +95,9 @@ def main(folder: Path) -> None:
     # Few modules: what is imported here is imported once a rank, in every warm launch.
     from labs.ranks import book, hooks, on_rank, report, unpack
 
-    error = value = watching = None
+    error = value = None
     began = False
-    me = on_rank.Rank(rank, world, "cpu", book.Book(rank, diary), folder)
+    me = on_rank.Rank(rank, world, "cpu", book.Book(rank, diary), diary, folder)
     try:
         job = unpack.read(folder / "job")
         _also_import_from(job["path"])
@@ -105,7 +105,7 @@ def main(folder: Path) -> None:
         me.device = job["device"]
         if me.device == "cuda":
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        watching = hooks.Hooks(me.book, diary)
+        me.hooks = hooks.Hooks(me.book, diary)
         on_rank.here = me
         on_rank.say("rendezvous")
         dist.init_process_group(
@@ -144,7 +144,6 @@ def main(folder: Path) -> None:
         os._exit(1)
     if dist.is_initialized():
         dist.destroy_process_group()
-    del watching
 
 
 if __name__ == "__main__":

@@ -46,24 +46,6 @@ CALLS = (
     Call("recv_any_source_", "recv", 0, 1, tag_at=2),
 )
 
-# The methods of a process group that return a handle to wait for.
-GROUP_METHODS = (
-    "allreduce", "allreduce_coalesced", "broadcast", "reduce", "allgather", "_allgather_base",
-    "allgather_coalesced", "allgather_into_tensor_coalesced", "reduce_scatter",
-    "_reduce_scatter_base", "reduce_scatter_tensor_coalesced", "gather", "scatter", "alltoall",
-    "alltoall_base", "barrier", "send", "recv", "recv_anysource", "all_gather_single",
-    "all_gather_single_coalesced", "reduce_scatter_single", "reduce_scatter_single_coalesced",
-    "all_to_all_single",
-)  # fmt: skip
-# Those whose options name a reduction (SUM, MAX, …).
-REDUCING = (
-    "allreduce",
-    "reduce",
-    "reduce_scatter",
-    "_reduce_scatter_base",
-    "reduce_scatter_single",
-)
-
 
 @dataclass(frozen=True)
 class Cost:

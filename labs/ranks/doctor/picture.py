@@ -9,6 +9,7 @@ from labs.figure import BLUE, GREEN, RED, Picture
 from labs.ranks.doctor.diagnosis import Diagnosis
 from labs.ranks.doctor.words import some
 
+_BEND = 0.25  # of an arrow, as a part of its length
 _MOST = 16  # ranks that can be told apart in the picture
 
 
@@ -20,7 +21,7 @@ def wait_graph(found: Diagnosis) -> Picture | None:
     part = sorted({*found.waits, *(r for ranks in found.waits.values() for r in ranks)})
     if not part or len(part) > _MOST:
         return None
-    drawn, (ax,) = figure.axes(width=4.6, height=3.4)
+    drawn, (ax,) = figure.axes(width=4.6, height=1.6 if len(part) == 2 else 3.4)
     ax.set_axis_off()
     ax.set_aspect("equal")
     at = {
@@ -39,7 +40,7 @@ def wait_graph(found: Diagnosis) -> Picture | None:
         state = "returned" if rank in found.ended else "waits" if rank in found.waits else "busy"
         ax.plot(x, y, "o", markersize=34, color="white", markeredgecolor=colour, mew=2.5, zorder=3)
         ax.text(x, y, f"{rank}\n{state}", ha="center", va="center", fontsize=7.5, zorder=4)
-    room = 0.75 if len(part) == 2 else 1.45
+    room = 0.55 if len(part) == 2 else 1.45
     ax.set_xlim(-1.6, 1.6)
     ax.set_ylim(-room, room)
     return figure.picture(drawn, alt(found))
@@ -53,12 +54,15 @@ def _arrow(ax, start: tuple, end: tuple, name: str, red: bool) -> None:  # noqa:
         end,
         start,
         arrowprops=dict(
-            arrowstyle="-|>", connectionstyle="arc3,rad=0.25", shrinkA=19, shrinkB=19,
+            arrowstyle="-|>", connectionstyle=f"arc3,rad={_BEND}", shrinkA=19, shrinkB=19,
             color=RED if red else "0.45", lw=2.4 if red else 1.2,
         ),
     )  # fmt: skip
-    x, y = (start[0] + end[0]) / 2 + 0.17 * dy, (start[1] + end[1]) / 2 - 0.17 * dx
-    ax.text(x, y, name, ha="center", va="center", fontsize=7.5, color="0.2")
+    # The middle of the bent arrow: half as far from the straight line as its control point.
+    x = (start[0] + end[0]) / 2 + _BEND / 2 * dy
+    y = (start[1] + end[1]) / 2 - _BEND / 2 * dx
+    paper = dict(facecolor="white", edgecolor="none", pad=1.5)
+    ax.text(x, y, name, ha="center", va="center", fontsize=7.5, color="0.2", bbox=paper)
 
 
 def alt(found: Diagnosis) -> str:
