@@ -4,6 +4,8 @@ import gc
 import os
 import tempfile
 import time
+from array import array
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
@@ -52,7 +54,9 @@ def endurance(
 
     Compared are the medians of the first and of the last tenth. each: done after each launch.
     """
-    failures, seconds, found = [], [], []
+    failures: list[str] = []
+    # Arrays: what is kept of each launch must not look like growth itself.
+    seconds, found = array("d"), defaultdict(lambda: array("d"))
     with tempfile.TemporaryDirectory(prefix="endurance-") as name:
         earlier, tempfile.tempdir = tempfile.tempdir, name
         try:
@@ -71,25 +75,27 @@ def endurance(
                     each()
                 if number % 10 == 0:
                     gc.collect()
-                found.append(_standing(Path(name)))
+                for what, size in _standing(Path(name)).items():
+                    found[what].append(size)
         finally:
             tempfile.tempdir = earlier
     for failure in failures[:5]:
         print(f"failed: {failure}")
-    return _figures(len(failures), seconds[before:], found[before:])
+    kept = {what: list(sizes[before:]) for what, sizes in found.items()}
+    return _figures(len(failures), list(seconds[before:]), kept)
 
 
-def _figures(failed: int, seconds: list[float], found: list[dict[str, float]]) -> list[Figure]:
-    times, tenth = len(found), max(1, len(found) // 10)
+def _figures(failed: int, seconds: list[float], found: dict[str, list[float]]) -> list[Figure]:
+    times, tenth = len(seconds), max(1, len(seconds) // 10)
     figures = [
         Figure(f"{times} launches: failed", [failed], "", 0),
         Figure(f"{times} launches: one launch", seconds, "s"),
     ]
-    for what in found[0]:
-        first, last = (median(f[what] for f in part) for part in (found[:tenth], found[-tenth:]))
+    for what, sizes in found.items():
+        growth = median(sizes[-tenth:]) - median(sizes[:tenth])
         unit, bound = ("MiB", _MEMORY) if "memory" in what else ("", 0)
         figures += [
-            Figure(f"{what}", [f[what] for f in found], unit),
-            Figure(f"{what}: growth", [last - first], unit, bound),
+            Figure(what, sizes, unit),
+            Figure(f"{what}: growth", [growth], unit, bound),
         ]
     return figures

@@ -52,6 +52,8 @@ def clean(text: str, folder: Path | None = None) -> str:
 def _relative(text: str, folder: str) -> str:
     """Paths below `folder` relative to it, itself as a dot."""
     inside = text.replace(folder + os.sep, "")
+    if folder not in inside:  # so that not every run's folder is compiled, and kept by `re`
+        return inside
     return re.sub(rf"{re.escape(folder)}(?![\w.-])", ".", inside)
 
 
