@@ -113,10 +113,13 @@ def _headline(stands: Sequence[Stand], graph: dict[int, list[int]], circle: list
 def of_victims(stands: Sequence[Stand], places: Places) -> Diagnosis | None:
     """Explain ranks of which all that failed say that another one was gone.
 
-    They still have their waits in their journals. None where these do not tell.
+    They still have their waits in their journals, and so have those that torchrun ended after
+    them. None where these do not tell.
     """
     waiting = [
-        replace(stand, state="running") if stand.state == "failed" and stand.waits else stand
+        replace(stand, state="running")
+        if stand.state in ("failed", "gone") and stand.waits
+        else stand
         for stand in stands
     ]
     if needs := stuck(waiting):

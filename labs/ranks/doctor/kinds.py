@@ -60,13 +60,14 @@ def _kind_of_circle(needs: Needs, circle: list[int]) -> tuple[str, str]:
     if kinds == {SEND}:
         return "both send first", "each sends first, and a send ends when its receiver takes it"
     if kinds <= {RECV, RECV_ANY}:
-        return "all receive first", "each receives first, and nobody is left to send"
+        return "all receive first", "each waits to receive, and nobody is left to send"
     if kinds <= {SEND, RECV, RECV_ANY}:
         return "cycle", "each waits for a message that the next would handle only after its own"
     ops = sorted({call.op for call in calls})
-    groups = sorted({words.group(call) for call in calls})
-    if kinds == {COLLECTIVE} and len(groups) > 1:
-        return "other group", f"they are in collectives on different groups: {' and '.join(groups)}"
+    if kinds == {COLLECTIVE} and len({call.group.name for call in calls}) > 1:
+        axes = sorted({words.group(call) for call in calls})
+        which = " and ".join(axes) if len(axes) > 1 else f"two groups of the same {axes[0]}"
+        return "other group", f"they are in collectives on different groups: {which}"
     return "other operation", f"they are in different calls: {' and '.join(ops)}"
 
 

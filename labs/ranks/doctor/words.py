@@ -73,10 +73,11 @@ def doing(call: Call) -> str:
     if call.kind in (SEND, RECV, RECV_ANY):
         tag = f" with tag {call.tag}" if call.tag else ""
         where = "" if group(call) == "world" else f" on {group(call)}"
+        what = f"{tensor(call)} " if tensor(call) else ""
         if call.kind == SEND:
-            return f"to send {tensor(call)} to rank {call.peer}{tag}{where}"
+            return f"to send {what}to rank {call.peer}{tag}{where}"
         who = "any rank" if call.peer is None else f"rank {call.peer}"
-        return f"to receive {tensor(call)} from {who}{tag}{where}"
+        return f"to receive {what}from {who}{tag}{where}"
     if call.op == "new_group":
         return "in new_group, which every rank of the world must call"
     what = f" of {tensor(call)}" if tensor(call) else ""
