@@ -72,7 +72,7 @@ def judge(
     if found is None:
         return
     if trouble := traces.trouble():
-        found = replace(found, headline=f"{trouble}\n{found.headline}")
+        found = replace(found, kind="no place", headline=f"{trouble}\n{found.headline}")
     run.diagnosis, run.failure = found, found.told
     if run.output:
         run.failure += _printed(run.output, LINES - len(found.told.splitlines()) - 1)
@@ -119,6 +119,8 @@ class _Ending:
         died = self._died_silently()
         if genuine and (by_itself or seen.why == "stuck"):
             return self._raised(*cause)
+        if self.code < 0 and seen.why is None:  # torchrun was killed, and its ranks died of that
+            return self._all_died()
         if died and by_itself:
             self.run.culprit = died[0]
             return self._died(*died)
@@ -190,7 +192,8 @@ class _Ending:
 
     def _all_died(self) -> Diagnosis:
         who = ", ".join(map(str, self.silent)) or "none"
-        head = f"torchrun ended with {self.code}; ranks without a report: {who}"
+        ended = how(self.code).replace("exit code", "ended with")
+        head = f"torchrun {'was ' * (self.code < 0)}{ended}; ranks without a report: {who}"
         return Diagnosis("killed", head, tuple(self._agent().splitlines()), ranks=self.ranks)
 
     def _left_over(self) -> str:

@@ -15,7 +15,7 @@ from labs.ranks import devices, ending, environment, output, processes, queue, s
 from labs.ranks.doctor import stacks
 from labs.ranks.doctor.standing import Stand
 from labs.ranks.doctor.watch import Watch
-from labs.ranks.run import Run, RunFailed, gather, root_cause
+from labs.ranks.run import Interrupted, Run, RunFailed, gather, root_cause
 from labs.ranks.status import Status
 from labs.ranks.supervised import SupervisorGone, held, supervisor
 from labs.ranks.supervisor import free_port
@@ -49,7 +49,8 @@ def launch(
     It waits for its turn on this machine (queue.py); `limit` counts from then.
 
     Raises ValueError before anything starts when `ranks` cannot be; RunFailed, which holds what
-    the ranks had reported, when a rank fails, is killed, or the limit is reached.
+    the ranks had reported, when a rank fails, is killed, or the limit is reached; Interrupted, a
+    KeyboardInterrupt, when all is gone.
     """
     placement = devices.place(ranks, largest)
     mode = mode or environment.default_mode()[0]
@@ -82,6 +83,8 @@ def launch(
         if run.failure:
             raise RunFailed(run)
         return run
+    except KeyboardInterrupt:
+        raise Interrupted from None
     finally:
         line.done()
         if folder is not None:

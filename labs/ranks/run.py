@@ -73,6 +73,16 @@ class RunFailed(RuntimeError):
         return f"<pre>{escape(str(self))}</pre>"
 
 
+class Interrupted(KeyboardInterrupt):
+    """A run that was interrupted; its ranks are gone. A notebook shows one line of it."""
+
+    def __init__(self) -> None:
+        super().__init__("the run was interrupted; its ranks were ended")
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"KeyboardInterrupt: {self}"]
+
+
 def gather(
     folder: Path, placement: Placement, mode: str, labels: dict[str, str], origin: float
 ) -> tuple[Run, list[dict | None]]:

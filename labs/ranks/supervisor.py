@@ -20,6 +20,7 @@ nothing was asked of it for a while: the kernel's next run starts another one. F
 it does not, however long the run waits for its turn.
 """
 
+import contextlib
 import gc
 import importlib.util
 import json
@@ -180,6 +181,20 @@ class Asked:
         }
 
 
+def _preload() -> None:
+    """Import PRELOAD, and leave no file behind.
+
+    torch makes an empty folder for what it compiles; who compiles makes it again.
+    """
+    folder = "TORCHINDUCTOR_CACHE_DIR"
+    asked = folder in os.environ
+    for module in PRELOAD:
+        __import__(module)
+    if not asked and folder in os.environ:
+        with contextlib.suppress(OSError):  # somebody's code is in it
+            os.rmdir(os.environ.pop(folder))
+
+
 def serve(kernel: int, warm: bool, idle: float) -> None:
     """Do what the kernel asks until it is gone, or has asked nothing for `idle` seconds."""
     processes.adopt_orphans()
@@ -188,8 +203,7 @@ def serve(kernel: int, warm: bool, idle: float) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the kernel's to handle
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # one meant for a rank that is not ready yet
     if warm:
-        for module in PRELOAD:
-            __import__(module)
+        _preload()
         gc.collect()
         gc.freeze()  # shared pages stay shared: the collector of a rank does not write to them
     line.say(event="ready", pid=os.getpid())
