@@ -81,6 +81,8 @@ def take(result: Result, run: Run, sections: tuple[str, ...], sizes: tuple[int, 
     result.values.setdefault("times", []).extend(found)
     result.notes.append(f"ping-pong between 2 of {run.world_size} ranks: {found[0].link}")
     result.notes += map(str, found)
+    if run.backend != "gloo":
+        result.notes.append("steps as in gloo's algorithms: NCCL chooses its own, by size")
 
 
 def _sections(only: Iterable[str] | str | None) -> tuple[str, ...]:

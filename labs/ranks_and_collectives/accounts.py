@@ -22,11 +22,10 @@ def checks(run: Run, sections: Iterable[str], sizes: tuple[int, ...]) -> list[Ch
     found: list[Check] = []
     if "collectives" in sections:
         found += [_blocks(op, run) for op in COLLECTIVES]
-    if run.backend == "gloo":  # what NCCL sends in which steps is its own choice
-        if BYTES in sections:
-            found += [check for op in COLLECTIVES for check in _bytes(op, run)]
-        if TIMES in sections and run.world_size > 1:
-            found += [check for op in COLLECTIVES for check in _timed_calls(op, run, sizes)]
+    if BYTES in sections:
+        found += [check for op in COLLECTIVES for check in _bytes(op, run)]
+    if TIMES in sections and run.world_size > 1:
+        found += [check for op in COLLECTIVES for check in _timed_calls(op, run, sizes)]
     if TIMES in sections:
         found += [check for op in COLLECTIVES for check in _steps(op, run.world_size)]
     return found
@@ -49,9 +48,11 @@ def _by_rank(numbers: list[float]) -> int | str:
     return whole[0] if len(set(whole)) == 1 else "by rank " + ", ".join(f"{n:,}" for n in whole)
 
 
-def _sent(op: str, t: int, whole: int) -> list[int]:
+def _sent(op: str, run: Run, whole: int) -> list[int]:
     """Bytes that each rank sends by the list of messages."""
-    return [blocks * 4 * numbers_a_block(whole, t) for blocks in blocks_sent(op, t)]
+    t = run.world_size
+    blocks = blocks_sent(op, t, run.backend)
+    return [count * 4 * numbers_a_block(whole, t) for count in blocks]
 
 
 def _of_ranks(run: Run, count: Callable[[int], float]) -> int | str:
@@ -61,22 +62,24 @@ def _of_ranks(run: Run, count: Callable[[int], float]) -> int | str:
 def _bytes(op: str, run: Run) -> list[Check]:
     """Bytes of one call: the ledger's, and those that left the sockets."""
     t = run.world_size
-    wanted = _sent(op, t, COUNTED)
+    wanted = _sent(op, run, COUNTED)
     got = _of_ranks(run, lambda r: run.ledger.wire_bytes(section=BYTES, op=op, rank=r))
     name = f"{op}, t={t}"
-    found = [equal(f"{name}: bytes sent", got, _by_rank(wanted), "a rank", _source(op))]
+    found = [equal(f"{name}: bytes sent", got, _by_rank(wanted), "a rank", _source(op, run))]
     left = [value[BYTES][op] for value in run.values]
-    if t > 1 and None not in left:
+    if run.backend == "gloo" and t > 1 and None not in left:
         count = formulas.collective_messages(op, COUNTED, t).count
         slack = round(0.01 * sum(wanted) + _HEADERS * count)
         found.append(
             near(f"{name}: left the sockets", sum(left), sum(wanted), slack, "bytes of all ranks",
-                 _source(op))
+                 _source(op, run))
         )  # fmt: skip
     return found
 
 
-def _source(op: str) -> str:
+def _source(op: str, run: Run) -> str:
+    if run.backend != "gloo":
+        return "ring or direct"
     how = {
         "broadcast": "binomial tree", "reduce": "ring, then gather", "all_reduce": "ring, twice",
         "all_gather": "ring", "reduce_scatter": "gloo: an all-reduce",
@@ -88,14 +91,14 @@ def _timed_calls(op: str, run: Run, sizes: tuple[int, ...]) -> list[Check]:
     """What was timed is what was meant: calls and bytes of all tries."""
     t = run.world_size
     tries = {size: repeats(size) + 1 for size in sizes}
-    wanted = [sum(n * _sent(op, t, size)[r] for size, n in tries.items()) for r in range(t)]
+    wanted = [sum(n * _sent(op, run, size)[r] for size, n in tries.items()) for r in range(t)]
     where = dict(section=TIMES, op=op)
     calls = _of_ranks(run, lambda r: run.ledger.count(rank=r, **where))
     got = _of_ranks(run, lambda r: run.ledger.wire_bytes(rank=r, **where))
     return [
         equal(f"{op}, t={t}: timed calls", calls, sum(tries.values()), "a rank", "sizes and tries"),
         equal(f"{op}, t={t}: bytes of the timed calls", got, _by_rank(wanted), "a rank",
-              _source(op)),
+              _source(op, run)),
     ]  # fmt: skip
 
 

@@ -72,8 +72,14 @@ def _tree(t: int) -> list[Message]:
     return found
 
 
-def blocks_sent(op: str, ranks: int) -> list[int]:
-    """Blocks that each rank sends."""
+def blocks_sent(op: str, ranks: int, backend: str = "gloo") -> list[int]:
+    """Blocks that each rank sends. NCCL's are counted as rings, whatever it chooses at a size."""
+    if backend != "gloo" and ranks > 1:
+        t = ranks
+        own = {"broadcast": [t] * (t - 1) + [0], "reduce": [0] + [t] * (t - 1),
+               "reduce_scatter": [t - 1] * t}  # fmt: skip
+        if op in own:
+            return own[op]
     sent = [0] * ranks
     for message in messages(op, ranks):
         sent[message.source] += message.blocks

@@ -22,7 +22,11 @@ _BY_KIND = {
     "never came": "a rank waits for another that never made its call: every rank must send once "
     "and receive once",
     "other operation": "the ranks made different calls: every rank must send once and receive once",
-    "endless": "a rank computes without end: look at its loop",
+    "sizes differ": "the buffer has another size than what is sent: make it with "
+    "torch.empty_like(x)",
+    "message lost": "a handle was let go before its message was sent: keep every handle that isend "
+    "returns, and wait for it",
+    "busy": "a rank computes without end: look at its loop",
 }
 _BY_TEXT = (
     (r"rank should not be the same as the rank of the current process|Pair is not connected",
