@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from labs.cli import doctor
+from labs.ranks import devices
 from tests.test_cli import ROOT, labs
 
 
@@ -25,6 +26,9 @@ class TestDoctor:
         assert found["mode"]["numbers"]["mode"] in ("warm", "cold")
         assert found["largest lab"]["numbers"]["ranks"] >= 4
         assert found["cores"]["numbers"]["usable"] >= 1
+        assert found["queue"]["numbers"] == {"name": None, "capacity": devices.cores()}
+        own = found[f"{found['mode']['numbers']['mode']} process"]["numbers"]
+        assert own["bytes"] > 10**7 and own["idle_seconds"] == 900 and own["running"] >= 0
 
     def test_what_is_missing(self, monkeypatch) -> None:
         """A look that fails is a finding; one that every lab needs makes the exit code 1."""

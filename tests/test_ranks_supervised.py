@@ -16,6 +16,7 @@ from labs import ranks
 from labs.cli import doctor
 from labs.ranks import processes, queue, supervised, supervisor
 from tests import leftovers, on_ranks
+from tests.test_cli import labs
 
 COURSE = Path(__file__).resolve().parents[1]
 pytestmark = [pytest.mark.ranks, pytest.mark.usefixtures("nothing_left")]
@@ -109,6 +110,17 @@ class TestIdle:
         idle(bad)
         with pytest.raises(ValueError, match="LABS_IDLE must be a number of seconds above 0"):
             ranks.warm_up()
+
+
+@pytest.mark.parametrize(
+    "words", [["run", "tp_linear_pair"], ["check", "tp_linear_pair"], ["tour"]]
+)
+@pytest.mark.parametrize("name", ["LABS_IDLE", "LABS_QUEUE"])
+def test_the_command_line_refuses_settings_that_cannot_be(words, name, monkeypatch):
+    monkeypatch.setenv(name, "a while")
+    told = labs(*words)
+    assert told.exit_code == 2
+    assert f"{name} must be a" in told.stderr and told.stderr.count("\n") <= 1
 
 
 class TestEndsAsARunBegins:
