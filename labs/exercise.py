@@ -17,10 +17,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from html import escape
+from typing import TYPE_CHECKING
 
 from labs import topics
 from labs.answers import Missing, attempted, is_own, own_used, reference, stubs_used
 from labs.ranks.ship import Source
+
+if TYPE_CHECKING:
+    from labs.figure import Picture
 
 PASSED, FAILED, NOT_ATTEMPTED, NOT_REACHED = "passed", "failed", "not attempted", "not reached"
 _PRINTED = 20  # lines of the ranks' output on a card that is not passed; a passed one shows 3
@@ -37,6 +41,7 @@ class Verdict:
     detail: str = ""  # expected and got, or how large a difference and what its bound is
     hint: str = ""  # names the fault, where it is known; of what passed: what to know besides
     output: str = ""  # what the ranks printed in the case that this is about
+    picture: Picture | None = None  # of ranks that waited for each other
 
 
 @dataclass(frozen=True)
@@ -135,6 +140,7 @@ class Card:
         if self.printed:
             told = escape("\n".join(self.printed))
             advice += f"<div>printed:<pre {_PLAIN}>{told}</pre></div>"
+        advice += "".join(v.picture._repr_html_() for v in self.verdicts if v.picture)
         took = f"<div><small>{self.seconds:.1f} s</small></div>" if self.seconds else ""
         colour = "#009E73" if self.ok else "#D55E00" if self.attempted else "#56B4E9"
         return (

@@ -159,7 +159,7 @@ def test_a_lab_without_torchrun() -> None:
     begun = time.monotonic()
     done = process("-m", f"labs.{TOPIC}")
     assert done.returncode == 0 and "torchrun --nproc-per-node 4" in done.stdout
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
 
 
 class TestCheck:
@@ -226,7 +226,7 @@ class TestCheck:
         begun = time.monotonic()
         told = labs("check", TOPIC, "--from", notebook(tmp_path, *stubs))
         assert told.exit_code == 1 and told.output.count("not attempted yet") == len(stubs)
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 30
 
     def test_nothing_of_the_file_is_executed_here(self, tmp_path) -> None:
         mark = tmp_path / "mark"

@@ -65,16 +65,13 @@ def _failed(
     where: str = "",
 ) -> list[Verdict]:  # fmt: skip
     """The answer could not be run to its end: what happened, its hint, what the ranks printed."""
-    why = str(failed).partition("\noutput of the ranks:\n")[0]
-    hint = explain(why, name, function)
+    found = failed.run.diagnosis
+    why = replace(found, advice="").told if found else str(failed)
+    hint = explain(why, name, function) or (found.advice if found else "")
     # without the lines of the course's own files that called the answer
     why = re.sub(r"\n  labs/.*\n    .*", "", why)
-    why = re.sub(
-        r"the limit of (\S+) s was reached; ended: (.*)",
-        r"the ranks were ended after \1 s: \2 had not come to an end",
-        why,
-    )
-    verdict = Verdict(properties[0], FAILED, where + why, hint, failed.run.output)
+    picture = found.picture() if found else None
+    verdict = Verdict(properties[0], FAILED, where + why, hint, failed.run.output, picture)
     return _not_run(properties, verdict)
 
 

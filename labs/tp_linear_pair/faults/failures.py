@@ -10,8 +10,11 @@ from labs.tp_linear_pair.faults import reading
 
 _KNOWN: tuple[tuple[str, str], ...] = (
     (r"the limit of .* was reached",
-     "ranks wait for each other, or one never ends: every rank must make the same calls in the "
-     "same order, also where a rank has nothing to add"),
+     "a rank never ends, or others wait for it: every rank must make the same calls in the same "
+     "order, also where a rank has nothing to add"),
+    (r"deadlock: |do not fit",
+     "every rank must make the same calls in the same order, with tensors of one shape, also "
+     "where a rank has nothing to add"),
     (r"(closed|reset) by peer",
      "a rank waited for another one that had already left: every rank must make the same calls in "
      "the same order"),

@@ -1,0 +1,162 @@
+"""The journal of a rank: what is written is what is read, also when it overflows or has no room."""
+
+import errno
+import os
+
+import pytest
+
+from labs.ranks import journal as writing
+from labs.ranks.doctor.standing import Journals
+from labs.ranks.doctor.stuck import misfits
+from labs.ranks.journal import CALLS, KEYS, RECV, SEND, Journal
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """Two ranks' journals with the world's group."""
+    both = [Journal(tmp_path, rank) for rank in (0, 1)]
+    for one in both:
+        assert one.group("0", [0, 1], "world") == 1
+        one.state("running")
+    return both
+
+
+def stands(folder):
+    return Journals(folder, (0, 1)).stands()
+
+
+def test_calls_and_waits_arrive_as_they_were_written(tmp_path, pair):
+    one, _ = pair
+    first = one.post("all_reduce", 1, payload=96, dtype="float32", reduction="MAX", shape=(2, 3, 4))
+    second = one.post("send", 1, peer=1, tag=7, payload=8, dtype="int64", shape=(1,))
+    one.wait(second)
+    zero, other = stands(tmp_path)
+    assert (first, second, zero.made) == (0, 1, 2)
+    reduce, send = zero.calls.values()
+    assert (reduce.op, reduce.payload, reduce.dtype, reduce.shape) == (
+        "all_reduce", 96, "float32", (2, 3, 4),
+    )  # fmt: skip
+    assert (reduce.reduction, reduce.place, reduce.group.ranks) == ("MAX", 1, (0, 1))
+    assert (send.peer, send.tag, send.kind, send.shape) == (1, 7, SEND, (1,))
+    assert send.file == __file__
+    assert send.function == "test_calls_and_waits_arrive_as_they_were_written"
+    (wait,) = zero.waits
+    assert wait.call == send
+    assert wait.line == send.line + 1
+    assert zero.counts == {reduce.key: 1, send.key: 1}
+    assert zero.stands_still
+    assert not other.stands_still
+    one.go_on()
+    assert stands(tmp_path)[0].waits == ()
+
+
+def test_what_a_rank_has_not_written_is_not_there(tmp_path):
+    assert [s.state for s in stands(tmp_path)] == ["", ""]
+    Journal(tmp_path, 0)
+    assert [s.state for s in stands(tmp_path)] == ["starting", ""]
+
+
+def test_only_the_last_calls_are_kept_but_all_are_counted(tmp_path, pair):
+    one, _ = pair
+    for number in range(CALLS + 10):
+        one.post("send", 1, peer=1, payload=number)
+    zero = stands(tmp_path)[0]
+    assert len(zero.calls) == CALLS
+    assert min(call.place for call in zero.calls.values()) == 11
+    assert zero.counts == {(SEND, "0", 1, 0): CALLS + 10}
+    assert zero.complete
+
+
+def test_a_wait_for_a_call_that_is_not_kept_concludes_nothing(tmp_path, pair):
+    one, _ = pair
+    old = one.post("recv", 1, peer=1)
+    for _ in range(CALLS):
+        one.post("send", 1, peer=1)
+    one.wait(old)
+    assert not stands(tmp_path)[0].complete
+
+
+def test_more_keys_than_there_is_room_for_are_said_to_be_lost(tmp_path, pair):
+    one, _ = pair
+    for tag in range(KEYS):
+        one.post("send", 1, peer=1, tag=tag)
+    assert stands(tmp_path)[0].complete
+    one.post("send", 1, peer=1, tag=KEYS)
+    assert not stands(tmp_path)[0].complete
+
+
+def test_waits_of_two_threads(tmp_path, pair):
+    import threading
+
+    one, _ = pair
+    number = one.post("recv", 1, peer=1)
+    other = threading.Thread(target=lambda: (one.wait(number), done.wait()))
+    done = threading.Event()
+    other.start()
+    one.wait(one.post("recv", 1, peer=1, tag=1))
+    zero = stands(tmp_path)[0]
+    assert (len(zero.waits), zero.threads) == (2, 2)
+    one.go_on()
+    zero = stands(tmp_path)[0]
+    assert not zero.stands_still  # the main thread may make any call
+    done.set()
+    other.join()
+
+
+def test_without_room_on_the_disk_a_rank_still_runs(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    one = Journal(tmp_path, 0)
+    one.post("barrier", one.group("0", [0], "world"))
+    assert one.calls == 1
+    assert stands(tmp_path)[0].calls == {}
+
+
+def test_a_name_that_is_half_written_is_passed_over(tmp_path, pair):
+    with open(tmp_path / "names.0", "a") as file:
+        file.write('{"group": 2, "na')
+    pair[0].post("barrier", 1)
+    assert [call.op for call in stands(tmp_path)[0].calls.values()] == ["barrier"]
+
+
+class TestMisfits:
+    """Calls that were matched: held against each other by checksums, named from the last calls."""
+
+    def test_the_first_that_differs_is_found(self, tmp_path, pair):
+        one, two = pair
+        for number in range(5):
+            one.post("send", 1, peer=1, payload=8)
+            two.post("recv", 1, peer=0, payload=8 + 8 * (number >= 3))
+        (found,) = misfits(stands(tmp_path))
+        assert found.ranks == (0, 1)
+        assert [call.place for call in found.calls] == [4, 4]
+        assert found.what == ("shape",)
+
+    def test_long_ago_is_known_from_the_checksum(self, tmp_path, pair):
+        one, two = pair
+        one.post("send", 1, peer=1, payload=8)
+        two.post("recv", 1, peer=0, payload=16)
+        for _ in range(CALLS + 5):
+            one.post("send", 1, peer=1, payload=8)
+            two.post("recv", 1, peer=0, payload=8)
+        (found,) = misfits(stands(tmp_path))
+        assert found.calls is None
+
+    def test_what_fits_is_not_blamed(self, tmp_path, pair):
+        one, two = pair
+        for number in range(CALLS + 50):
+            one.post("send", 1, peer=1, payload=number)
+            two.post("recv", 1, peer=0, payload=number)
+            for each in pair:
+                each.post("all_reduce", 1, payload=4, dtype="float32", reduction="SUM")
+        assert misfits(stands(tmp_path)) == []
+        assert stands(tmp_path)[1].counts[RECV, "0", 0, 0] == CALLS + 50
+
+    def test_without_checksums_it_would_be_missed(self, tmp_path, pair, monkeypatch):
+        """The mutant: a checksum that never changes."""
+        monkeypatch.setattr(writing.zlib, "crc32", lambda data, before: 0)
+        self_test = TestMisfits()
+        with pytest.raises(ValueError, match="not enough values"):
+            self_test.test_long_ago_is_known_from_the_checksum(tmp_path, pair)
