@@ -2,7 +2,7 @@
 # All paths are relative, so the checkout may lie in a folder with blanks or accents in its name.
 
 PYTHON ?=
-NOTEBOOK ?= notebooks/01_tp_linear_pair.ipynb
+NOTEBOOK ?= notebooks/00_ranks_and_collectives.ipynb
 PY := .venv/bin/python
 # Folders that hold tests or notebooks; notebooks are compared cell by cell.
 TESTED := $(wildcard tests notebooks solutions)
@@ -13,7 +13,7 @@ SIDE_BY_SIDE ?= -n 2 --dist loadfile
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test tour notebooks bench lint clean
+.PHONY: help setup lab test tour notebooks bench faults lint clean
 
 help: ## list these targets
 	@echo "make lab     sets everything up and opens the first notebook"
@@ -38,6 +38,9 @@ notebooks: setup ## fill, execute and normalise the notebooks (ARGS="01_tp_linea
 
 bench: setup ## measure against torch's own implementations (ARGS=hub: 30 kernels at once; ARGS=endurance)
 	@$(PY) -m benchmarks $(ARGS)
+
+faults: setup ## break runs in every way, 20 times each, under an hour (ARGS="send/send --times 3"; ARGS=good)
+	@$(PY) -m tests.faults $(ARGS)
 
 lint: setup ## ruff: style and formatting
 	@$(PY) -m ruff check . && $(PY) -m ruff format --check .

@@ -1,0 +1,49 @@
+"""`python -m tests.faults [NAME…] [--times N] [--json FILE]`, and `good`: see __init__.py."""
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+os.environ.setdefault("LABS_QUEUE", "off")  # a trial's seconds are its own
+
+from tests.faults import running, table
+from tests.faults.trial import Seen
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser.add_argument("names", nargs="*", help="faults, by a part of their name; or: good")
+    parser.add_argument("--times", type=int, help="of each fault (20), of good runs (500)")
+    parser.add_argument("--json", type=Path, help="a file for every trial")
+    asked = parser.parse_args()
+    if asked.names == ["good"]:
+        from tests.faults import good
+
+        return good.main(asked.times or 500)
+    try:
+        names = running.names(asked.names)
+    except ValueError as error:
+        parser.error(str(error))
+    ways = {name: table.plan(running.ALL[name].worlds, asked.times or 20) for name in names}
+    found, begun, of = [], time.monotonic(), sum(map(len, ways.values()))
+
+    def hear(seen: Seen) -> None:
+        found.append(seen)
+        passed = time.monotonic() - begun
+        told = f"{passed:6.0f} s  {len(found)}/{of}  {seen.fault}, {seen.mode} {seen.ranks}"
+        print(f"{told}: {seen.seconds:.1f} s, {'ok' if seen.ok else 'NOT OK'}", file=sys.stderr)
+        if not seen.ok:
+            print(table.trouble(seen), file=sys.stderr, flush=True)
+
+    not_here = running.run(ways, hear)
+    print(table.markdown(found, not_here))
+    if asked.json:
+        asked.json.write_text(json.dumps(table.as_json(found), indent=1), encoding="utf-8")
+    return int(any(not seen.ok for seen in found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
