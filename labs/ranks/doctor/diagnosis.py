@@ -74,7 +74,7 @@ ADVICE = {
     "other root": "name the same root on every rank, counted in the whole world.",
     "other group": "make the groups on every rank from the same lists, in the same order, and "
     "pass the same one to this call.",
-    "other reduction": "give the same reduction on every rank.",
+    "other reduction": "give the same reduction on every rank, and the calls in the same order.",
     "wrong tag": "give the send and its receive the same tag.",
     "wrong peer": "compare the peers named in these lines: the send's with the rank that "
     "receives, the receive's with the rank that sends.",

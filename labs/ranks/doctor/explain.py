@@ -86,7 +86,7 @@ def _did(call: Call) -> str:
         return f"sent {words.tensor(call)} to rank {call.peer}"
     if call.kind == RECV:
         return f"received into {words.tensor(call)} from rank {call.peer}"
-    return f"was {words.doing(call)}"
+    return f"called {words.collective(call, always=True)}"
 
 
 def _misfit(one: int, mine: Call, other: int, theirs: Call, what: Sequence[str]) -> tuple[str, str]:

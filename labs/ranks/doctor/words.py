@@ -80,10 +80,16 @@ def doing(call: Call) -> str:
         return f"to receive {what}from {who}{tag}{where}"
     if call.op == "new_group":
         return "in new_group, which every rank of the world must call"
+    return f"in {collective(call)}"
+
+
+def collective(call: Call, always: bool = False) -> str:
+    """A collective with its tensor, root and place. always: name the reduction SUM too."""
     what = f" of {tensor(call)}" if tensor(call) else ""
     root = f" with root {call.peer}" if call.op in ROOTED and call.peer is not None else ""
-    reduction = f" ({call.reduction})" if call.reduction not in ("", "SUM") else ""
-    return f"in {call.op}{reduction}{what}{root}, its {nth(call.place)} collective on {group(call)}"
+    named = call.reduction and (always or call.reduction != "SUM")
+    reduction = f" ({call.reduction})" if named else ""
+    return f"{call.op}{reduction}{what}{root}, its {nth(call.place)} collective on {group(call)}"
 
 
 def short(call: Call) -> str:
