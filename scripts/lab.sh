@@ -12,4 +12,4 @@ fi
 # The address that is printed opens the notebook, and the whole clone can be reached from it.
 exec .venv/bin/python -m jupyterlab ${options[@]+"${options[@]}"} \
     --ServerApp.root_dir="$PWD" \
-    --LabApp.default_url="/lab/tree/${1:-notebooks/01_tp_linear_pair.ipynb}"
+    --LabApp.default_url="/lab/tree/${1:-notebooks/00_ranks_and_collectives.ipynb}"

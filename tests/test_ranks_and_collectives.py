@@ -155,6 +155,22 @@ def test_on_the_command_line(monkeypatch) -> None:
     assert "own fit: α" in told.output
 
 
+@pytest.mark.ranks
+def test_answers_are_found_in_the_solved_notebook() -> None:
+    """What the page breaks on purpose has names of its own: the last definition is the answer."""
+    file = str(ROOT / "solutions" / "00_ranks_and_collectives.ipynb")
+    told = CliRunner().invoke(main, ["check", "ranks_and_collectives", "--from", file])
+    assert told.exit_code == 0 and "3 of 3 passed" in told.output, told.output
+    assert "note:" not in told.output
+
+
+def test_the_notebook_as_it_is_handed_out(monkeypatch) -> None:
+    monkeypatch.setattr("labs.ranks.launch", lambda *a, **k: pytest.fail("launched"))
+    file = str(ROOT / "notebooks" / "00_ranks_and_collectives.ipynb")
+    told = CliRunner().invoke(main, ["check", "ranks_and_collectives", "--from", file])
+    assert told.exit_code == 1 and "0 of 3 passed, 3 not attempted" in told.output
+
+
 def test_it_is_the_first_topic() -> None:
     assert next(iter(topics.TOPICS)) == lab.TOPIC
     assert topics.find(lab.TOPIC).notebook == "notebooks/00_ranks_and_collectives.ipynb"

@@ -6,10 +6,14 @@ buffers are not overwritten before the wait.
 
 from __future__ import annotations
 
+import dataclasses
+import time
+
 import pytest
 import torch
 
 import solutions.ranks_and_collectives as answers
+from labs import ranks
 from labs.exercise import FAILED, PASSED, exercises, judged
 from labs.ranks_and_collectives import exercises as own
 from labs.ranks_and_collectives import faults, trial
@@ -45,14 +49,33 @@ def test_wrong_answers_fail_and_are_named(wrong: Wrong, monkeypatch) -> None:
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize("exercise", ["exchange", "ring_shift"])
-def test_both_send_first_ends_in_words(exercise: str, monkeypatch) -> None:
-    """C15: 8 numbers are enough; the card says who waits for whom, and the cell goes on."""
-    monkeypatch.setattr(trial, "LIMIT", 6.0)
-    wrong = next(w for w in MUTANTS if w.exercise == exercise and w.name == "send_first")
-    card = judged(source(exercise, wrong.text))
-    assert "2 ranks" in repr(card) and not card.ok
-    assert card.seconds < trial.LIMIT + 5
+@pytest.mark.parametrize("large", [False, True], ids=["64 bytes", "8 MiB"])
+def test_both_send_first_ends_in_words(large: bool) -> None:
+    """C15: at any size; who waits for whom, on which line, within the stated limit."""
+    wrong = next(w for w in MUTANTS if w.name == "send_first")
+    case = own.cases("exchange", 1)[0]
+    case = dataclasses.replace(case, tries=(case.tries[large],))
+    begun = time.monotonic()
+    with pytest.raises(
+        ranks.RunFailed, match=r"cell \[7\], line 3: dist.send\(x, peer\)"
+    ) as failed:
+        trial.run(source("exchange", wrong.text), case)
+    found = failed.value.run.diagnosis
+    assert found.kind == "both send first" and found.waits == {0: [1], 1: [0]}
+    assert time.monotonic() - begun < trial.LIMIT + 5
+    assert trial.run(answers.exchange, case).told  # and the machine is free for the next run
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_a_ring_of_large_tensors(world: int) -> None:
+    """D13: 8 MiB a rank, no hang, every number is the left neighbour's."""
+    case = own.cases("ring_shift", 5)[world - 1]
+    assert case.ranks == world and case.tries[1].payload == 2**23
+    seen = trial.run(answers.ring_shift, case)
+    for rank, told in enumerate(seen.told[1]):
+        left = trial.made(case.tries[1], (rank - 1) % world, case.seed + 1)
+        assert torch.equal(told.out, left) and not told.faults and not told.changed
 
 
 def test_the_cases_hold_what_hides_faults() -> None:

@@ -9,7 +9,14 @@ from labs.ranks import Run
 from labs.ranks_and_collectives import cost, simulator
 from labs.ranks_and_collectives.algorithms import blocks_sent, messages
 from labs.ranks_and_collectives.collectives import COLLECTIVES, read
-from labs.ranks_and_collectives.on_rank import BYTES, COUNTED, TIMES, numbers_a_block, repeats
+from labs.ranks_and_collectives.on_rank import (
+    BYTES,
+    COUNTED,
+    ROUNDS,
+    TIMES,
+    numbers_a_block,
+    repeats,
+)
 from labs.result import Check, equal, near
 
 _HOCKNEY = "Hockney 1994, Chan et al. 2007"
@@ -90,7 +97,7 @@ def _source(op: str, run: Run) -> str:
 def _timed_calls(op: str, run: Run, sizes: tuple[int, ...]) -> list[Check]:
     """What was timed is what was meant: calls and bytes of all tries."""
     t = run.world_size
-    tries = {size: repeats(size) + 1 for size in sizes}
+    tries = {size: ROUNDS * (repeats(size) + 1) for size in sizes}
     wanted = [sum(n * _sent(op, run, size)[r] for size, n in tries.items()) for r in range(t)]
     where = dict(section=TIMES, op=op)
     calls = _of_ranks(run, lambda r: run.ledger.count(rank=r, **where))

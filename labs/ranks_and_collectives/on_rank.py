@@ -24,9 +24,13 @@ COUNTED = 2**20
 Span = tuple[float, float]
 
 
+ROUNDS = 2
+"""All sizes are gone through that often: what else the machine does comes and goes in waves."""
+
+
 def repeats(whole: int) -> int:
-    """How often a call of that many bytes is timed; one more goes before, to touch the memory."""
-    return 10 if whole <= 2**16 else 5
+    """How often a call is timed in a round; one more goes before, to touch the memory."""
+    return 4 if whole <= 2**16 else 2
 
 
 def numbers_a_block(whole: int, t: int) -> int:
@@ -42,10 +46,20 @@ def on_rank(sections: tuple[str, ...], sizes: tuple[int, ...]) -> dict[str, obje
     if BYTES in sections:
         found[BYTES] = {op: _counted(one) for op, one in COLLECTIVES.items()}
     if TIMES in sections and dist.get_world_size() > 1:
-        found[TIMES] = {"send": [_ping_pong(size) for size in sizes]} | {
-            op: [_timed(one, size) for size in sizes] for op, one in COLLECTIVES.items()
-        }
+        found[TIMES] = _rounds(sizes)
     return found
+
+
+def _rounds(sizes: tuple[int, ...]) -> dict[str, list[list[Span]]]:
+    """By operation, for each size the spans of all rounds. A ping-pong goes before each size."""
+    spans = {op: [[] for _ in sizes] for op in ("send", *COLLECTIVES)}
+    for done in range(ROUNDS):
+        ranks.step(done + 1, ROUNDS)
+        for place, size in enumerate(sizes):
+            spans["send"][place] += _ping_pong(size)
+            for op, one in COLLECTIVES.items():
+                spans[op][place] += _timed(one, size)
+    return spans
 
 
 def _stamped(one: Collective) -> dict[str, torch.Tensor | None]:
@@ -107,7 +121,7 @@ def _ping_pong(whole: int) -> list[Span]:
     x = torch.zeros(-(-whole // 4), device=ranks.device())
     spans = []
     with ranks.section(TIMES):
-        for _ in range(3 * repeats(whole) + 1):  # alone it is quick, and much rests on it
+        for _ in range(2 * repeats(whole) + 1):  # it is quick, and much rests on it
             came = _now()
             if rank == 0:
                 dist.send(x, 1)
