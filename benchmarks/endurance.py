@@ -42,8 +42,8 @@ def _standing(folder: Path) -> dict[str, float]:
     }
 
 
-# What may come on top between the first and the last tenth. A step that is taken once, as by a table
-# that is made when it is first needed, is no growth: that would be a thousand times as much.
+# What may come on top between the first and the last tenth. A step that is taken once, as by a
+# table that is made when it is first needed, is no growth: growth comes with each launch.
 _MEMORY = 4.0  # MiB
 
 
