@@ -1,0 +1,112 @@
+"""A small GPT on one device. It knows nothing of parallelism: others cut it, shard it, time it.
+
+tokens (B, T) ─ embedding + positions ─ L blocks ─ norm ─ head ─ logits (B, T, V)
+block:  x + attention(norm(x)),  then  x + mlp(norm(x))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from labs import text
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of the model. d must be a multiple of heads."""
+
+    layers: int = 4
+    d: int = 64
+    heads: int = 4
+    length: int = 64  # tokens of a sequence, T
+    vocab: int = text.VOCAB
+    d_ff: int | None = None  # width inside the MLP; None: 4·d
+
+    def __post_init__(self) -> None:
+        if self.d % self.heads:
+            raise ValueError(f"d = {self.d} cannot be shared by {self.heads} heads")
+
+
+class Attention(nn.Module):
+    """Causal self-attention: (B, T, d) -> (B, T, d)."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.heads = shape.heads
+        self.qkv = nn.Linear(shape.d, 3 * shape.d)
+        self.out = nn.Linear(shape.d, shape.d)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, d = x.shape
+        parts = self.qkv(x).view(batch, length, 3, self.heads, d // self.heads)
+        q, k, v = parts.permute(2, 0, 3, 1, 4)  # (B, h, T, d/h) each
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.out(mixed.transpose(1, 2).reshape(batch, length, d))
+
+
+class Block(nn.Module):
+    """A transformer block with LayerNorm before each part: (B, T, d) -> (B, T, d)."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        d_ff = shape.d_ff or 4 * shape.d
+        self.norm1, self.norm2 = nn.LayerNorm(shape.d), nn.LayerNorm(shape.d)
+        self.attention = Attention(shape)
+        self.up, self.down = nn.Linear(shape.d, d_ff), nn.Linear(d_ff, shape.d)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + self.attention(self.norm1(x))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+class Embedding(nn.Module):
+    """Tokens and their positions: (B, T) whole numbers -> (B, T, d)."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(shape.vocab, shape.d)
+        self.positions = nn.Embedding(shape.length, shape.d)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        at = torch.arange(tokens.shape[-1], device=tokens.device)
+        return self.tokens(tokens) + self.positions(at)
+
+
+class Head(nn.Module):
+    """The last norm and the logits: (B, T, d) -> (B, T, V)."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(shape.d)
+        self.logits = nn.Linear(shape.d, shape.vocab, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.logits(self.norm(x))
+
+
+class GPT(nn.Module):
+    """The whole model: tokens (B, T) -> logits (B, T, V)."""
+
+    def __init__(self, shape: Shape, seed: int = 0) -> None:
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.embedding = Embedding(shape)
+            self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
+            self.head = Head(shape)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.embedding(tokens)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+def token_losses(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy of each token: (B, T, V), (B, T) -> (B, T)."""
+    flat = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
+    return flat.view_as(targets)
