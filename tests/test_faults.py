@@ -2,17 +2,18 @@
 
 import pytest
 
+from labs import ranks
 from labs.topics import TOPICS
-from tests.faults import faults, good, kernels, running, table
+from tests.faults import broken, faults, good, kernels, running, table
 from tests.faults.trial import How
 
 pytestmark = pytest.mark.ranks
 
 # Beside "warm, 2 ranks, rank 1 is the odd one": some in other ways.
 MORE = {
-    "a rank raises": How("warm", 4, 2, 5.0),
-    "ring of blocking sends": How("warm", 3, 0, 5.0),
-    "all-reduce against recv": How("warm", 4, 3, 5.0),
+    "a rank raises": How("warm", 4, 2, 7.0),
+    "ring of blocking sends": How("warm", 3, 0, 6.0),
+    "all-reduce against recv": How("warm", 4, 3, 7.0),
     "send/send": How("cold", 2, 0, 40.0),
 }
 AT_WORK = list(zip(good.COMPUTING, good.WAITING, strict=True))
@@ -20,7 +21,7 @@ AT_WORK = list(zip(good.COMPUTING, good.WAITING, strict=True))
 
 def short(fault):
     """One quick way to try a fault."""
-    return How("warm", 2, 1, 2.0 if fault.whole_limit else 5.0)
+    return How("warm", 2, 1, 3.0 if fault.whole_limit else 5.0)
 
 
 def holds(seen):
@@ -65,6 +66,13 @@ class TestAround:
         if isinstance(seen.get(name), str):
             pytest.skip(f"not applicable here: {seen[name]}")
         holds(seen[name])
+
+
+def test_a_limit_that_is_too_short_to_begin_is_no_loop():
+    found = ranks.diagnose(broken.works, 2, limit=0.01)
+    assert found.kind == "limit"
+    assert "the limit of 0.01 s was reached; ranks 0 and 1 have not started yet" in found.told
+    assert "loop" not in found.told
 
 
 class TestNoAlarm:

@@ -2,6 +2,7 @@
 
 import math
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,6 +155,15 @@ def threads_for(ranks: int, beside: int = 0) -> int:
     return max(1, cores() // (ranks + beside))
 
 
+def refuse_windows() -> None:
+    """Raises ValueError on Windows, before anything starts there."""
+    if sys.platform == "win32":
+        raise ValueError(
+            "ranks do not run on Windows itself, whose torch lacks what torchrun needs; open the "
+            "course in WSL2, as README.md says"
+        )
+
+
 def place(ranks: int, largest: int = 0) -> Placement:
     """Backend and device for `ranks` ranks on this machine.
 
@@ -161,8 +171,10 @@ def place(ranks: int, largest: int = 0) -> Placement:
     it is taken for all of them.
 
     Raises ValueError, with the numbers, when `ranks` is no positive whole number or more than would
-    fit if nothing else ran. Whether they fit now is asked when the run has its turn (queue.py).
+    fit if nothing else ran; on Windows always. Whether they fit now is asked when the run has its
+    turn (queue.py).
     """
+    refuse_windows()
     if isinstance(ranks, bool) or not isinstance(ranks, int):
         raise ValueError(f"ranks must be a whole number, got {ranks!r}")
     if ranks < 1:

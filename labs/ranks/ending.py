@@ -22,13 +22,14 @@ from labs.ranks.doctor.words import Places
 from labs.ranks.run import Run, is_victim, root_cause, tell
 from labs.ranks.traces import Traces
 
-# What usually stands behind a signal that nobody of the run has sent.
+# What usually stands behind a signal that nobody of the run has sent. By name: not every system
+# has every signal.
 _USUALLY = {
-    signal.SIGKILL: "the system does that when memory runs out, or somebody did it",
-    signal.SIGABRT: "native code gave up; gloo does when a message is longer than its buffer",
-    signal.SIGSEGV: "native code touched memory that is not its own",
-    signal.SIGBUS: "often no room is left in /dev/shm or on the disk",
-    signal.SIGTERM: "somebody, or a scheduler, asked it to end",
+    "SIGKILL": "the system does that when memory runs out, or somebody did it",
+    "SIGABRT": "native code gave up; gloo does when a message is longer than its buffer",
+    "SIGSEGV": "native code touched memory that is not its own",
+    "SIGBUS": "often no room is left in /dev/shm or on the disk",
+    "SIGTERM": "somebody, or a scheduler, asked it to end",
 }
 _OF_GLOO = re.compile(r"gloo|enforce fail", re.IGNORECASE)
 
@@ -52,11 +53,12 @@ def how(code: int | None, out_of_memory: int = 0) -> str:
         return "its exit code is not known"
     if code >= 0:
         return f"exit code {code}"
-    usually = _USUALLY.get(-code)
-    if code == -signal.SIGKILL and out_of_memory:
+    name = signal.Signals(-code).name
+    usually = _USUALLY.get(name)
+    if name == "SIGKILL" and out_of_memory:
         usually = "memory ran out: the system killed a process for it during this run"
     more = f" ({usually})" if usually else ""
-    return f"killed by signal {-code}, {signal.Signals(-code).name}{more}"
+    return f"killed by signal {-code}, {name}{more}"
 
 
 def judge(

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from labs.ranks import environment, output, processes, queue
+from labs.ranks import devices, environment, output, processes, queue
 
 _FILE = Path(__file__).with_name("supervisor.py")
 # Seconds. A cold disk, or thirty people who begin at once, may take minutes to import torch; what
@@ -289,8 +289,9 @@ def all_of_this_user() -> list[int]:
 def warm_up(mode: str | None = None) -> None:
     """Begin to start the supervisor for `mode` (None: the default), without waiting for it.
 
-    Raises ValueError for settings (LABS_IDLE, LABS_QUEUE) that no run could have.
+    Raises ValueError for settings (LABS_IDLE, LABS_QUEUE) that no run could have, and on Windows.
     """
+    devices.refuse_windows()
     queue.name()
     supervisor(mode or environment.default_mode()[0])
 

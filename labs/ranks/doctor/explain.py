@@ -44,6 +44,7 @@ def at_limit(
     told = Telling(stands, needs, looks, places, states or {})
     at_work = [s.rank for s in stands if not s.ended]
     stopped = [r for r in at_work if looks.get(r, NOTHING).stopped]
+    begun = [s.rank for s in stands if s.state not in ("", "starting")]
     graph = waits_for(needs)
     missing = sorted({r for ranks in graph.values() for r in ranks if r in at_work} - set(graph))
     if stopped:
@@ -53,6 +54,9 @@ def at_limit(
         kind = "never came"
         who = f"{some(list(graph))} {verb(graph, 'waits', 'wait')} for {some(missing)}"
         head = f"{reached}; {who}, which {verb(missing, 'has', 'have')} not come"
+    elif not begun:
+        kind = "limit"
+        head = f"{reached}; {some(at_work)} {verb(at_work, 'has', 'have')} not started yet"
     else:
         kind = "busy"
         head = f"{reached}; {some(at_work)} still ran" if at_work else f"{reached}; all had ended"
