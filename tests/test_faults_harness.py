@@ -1,5 +1,6 @@
 """`make faults` itself: a trial that is not as it should be is seen, whatever is wrong with it."""
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -7,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.faults import broken, faults, running, said, table
+from tests.faults import broken, faults, kernels, running, said, surroundings, table
 from tests.faults.said import Expected
+from tests.faults.surroundings import NotHere
 from tests.faults.trial import Fault, How, next_run
 
 pytestmark = pytest.mark.ranks
@@ -147,3 +149,37 @@ class TestTable:
         assert running.find("send/send") == "send/send"
         with pytest.raises(ValueError, match="is in the names of"):
             running.find("kernel")
+
+
+class TestWhereItCannotBeMade:
+    """Never counted as passed: not tried, and said."""
+
+    @pytest.fixture
+    def nothing(self, monkeypatch):
+        @contextlib.contextmanager
+        def refused():
+            raise NotHere("no mounts")
+            yield
+
+        monkeypatch.setitem(running.ALL, "nothing", replace(GOOD, around=refused))
+        monkeypatch.setattr(surroundings, "enter", refused().__enter__)
+
+    def test_here_and_apart(self, nothing):
+        seen = []
+        assert running.here({"nothing": [WAY]}, seen.append) == {"nothing": "no mounts"}
+        assert running.apart({"nothing": [WAY]}, seen.append) == {"nothing": "no mounts"}
+        assert seen == []
+        assert table.rows(seen, {"nothing": "no mounts"}) == [
+            ("nothing", "not applicable here: no mounts")
+        ]
+
+    def test_a_process_apart_that_dies_is_an_error(self, monkeypatch):
+        monkeypatch.setattr(surroundings, "enter", lambda: ["false"])
+        with pytest.raises(RuntimeError, match="ended with 1"):
+            running.apart({"nothing": [WAY]}, print)
+
+
+def test_a_long_message_about_an_interrupt_is_seen():
+    assert kernels.unlike_an_interrupt("KeyboardInterrupt: the run was interrupted") == []
+    found = kernels.unlike_an_interrupt("Traceback\n" * 4)
+    assert found == ["KeyboardInterrupt is not told", "4 lines are told"]

@@ -31,7 +31,7 @@ from labs import ranks
 from tests.faults import broken
 """
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_LINES = 30  # of a message about an interrupt, at most
+_LINES = 3  # of a message about an interrupt, at most
 
 
 class Kernel:
@@ -138,7 +138,7 @@ class KernelFault:
                 break
         seen.seconds = seen.over = time.monotonic() - begun
         if self.judged:
-            seen.wrong += _unlike_an_interrupt(seen.told)
+            seen.wrong += unlike_an_interrupt(seen.told)
         works = f"ranks.launch(broken.works, 2, {options}).values"
         if kernel.pid != owner:
             kernel.ready()
@@ -148,7 +148,7 @@ class KernelFault:
         return seen
 
 
-def _unlike_an_interrupt(told: str) -> list[str]:
+def unlike_an_interrupt(told: str) -> list[str]:
     lines = told.splitlines()
     wrong = [] if "KeyboardInterrupt" in told else ["KeyboardInterrupt is not told"]
     return wrong + ([f"{len(lines)} lines are told"] if len(lines) > _LINES else [])
