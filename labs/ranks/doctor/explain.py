@@ -57,9 +57,10 @@ def at_limit(
     elif not begun:
         kind = "limit"
         head = f"{reached}; {some(at_work)} {verb(at_work, 'has', 'have')} not started yet"
+    elif at_work:
+        kind, head = "busy", f"{reached}; {some(at_work)} still ran"
     else:
-        kind = "busy"
-        head = f"{reached}; {some(at_work)} still ran" if at_work else f"{reached}; all had ended"
+        kind, head = "limit", f"{reached} as the ranks ended"
     return Diagnosis(
         kind, head, told.lines(), "", ADVICE[kind], len(stands), graph, [], told.calls(),
         told.ended(),

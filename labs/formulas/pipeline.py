@@ -1,0 +1,95 @@
+"""Pipeline parallelism: bubble, time of a step, what is stored, what is sent.
+
+p ranks, m micro-batches, v chunks of the model a rank (1: not interleaved), f and b the time of a
+forward and a backward pass of one micro-batch through a rank's whole part. All ranks are alike and
+messages free: where that does not hold the simulator does (labs/schedules/simulate.py).
+Sources: Huang et al., "GPipe", 2019; Narayanan et al., "Efficient large-scale language model
+training on GPU clusters using Megatron-LM", 2021, section 2.2; Qi et al., "Zero bubble pipeline
+parallelism", 2023, table 2.
+"""
+
+from __future__ import annotations
+
+import math
+
+
+def _need(p: int, m: int = 1, v: int = 1) -> None:
+    for what, count in (("ranks", p), ("micro-batches", m), ("chunks", v)):
+        if count < 1:
+            raise ValueError(f"A pipeline of {count} {what} was asked for; the least is 1.")
+
+
+def bubble_share(p: int, m: int, v: int = 1) -> float:
+    """Idle part of the **total** time: (p-1)/(v·m + p-1). GPipe, 1F1B, and interleaved with v."""
+    _need(p, m, v)
+    return (p - 1) / (v * m + p - 1)
+
+
+def bubble_over_ideal(p: int, m: int, v: int = 1) -> float:
+    """Idle time ÷ the time without idling, (p-1)/(v·m): the other definition. It can exceed 1."""
+    _need(p, m, v)
+    return (p - 1) / (v * m)
+
+
+def micro_batches_for(share: float, p: int, v: int = 1) -> int:
+    """The fewest micro-batches with a bubble of at most `share` of the total time.
+
+    From (p-1)/(v·m + p-1) ≤ s follows m ≥ (p-1)(1/s - 1)/v.
+    """
+    _need(p, 1, v)
+    if not 0 < share <= 1:
+        raise ValueError(f"A share of the total time is above 0 and at most 1; got {share}.")
+    least = (p - 1) * (1 / share - 1) / v
+    return max(1, math.ceil(least - 1e-9))
+
+
+def step_time(p: int, m: int, f: float, b: float, v: int = 1) -> float:
+    """Time of a step, (m + (p-1)/v)(f + b), in the unit of f and b."""
+    _need(p, m, v)
+    return (m + (p - 1) / v) * (f + b)
+
+
+def stored_gpipe(m: int) -> int:
+    """Forward passes stored at the peak by GPipe, on every rank: m."""
+    return m
+
+
+def stored_1f1b(p: int, rank: int, m: int) -> int:
+    """Forward passes stored at the peak by 1F1B on `rank`: min(m, p - rank)."""
+    _need(p, m)
+    return min(m, p - rank)
+
+
+def stored_interleaved(p: int, rank: int, m: int, v: int) -> int:
+    """Forward passes of **one chunk** stored at the peak by interleaved 1F1B on `rank`.
+
+    min(m·v, 2(p - rank - 1) + (v - 1)p + 1); m must be a multiple of p.
+    """
+    _need(p, m, v)
+    return min(m * v, 2 * (p - rank - 1) + (v - 1) * p + 1)
+
+
+def stored_zero_bubble(p: int, m: int) -> int:
+    """Forward passes stored at the peak by ZB-H1, on every rank: min(m, p)."""
+    _need(p, m)
+    return min(m, p)
+
+
+def zero_bubble_idle(p: int, f: float, b_input: float, b_weight: float) -> float:
+    """Idle time of a rank under ZB-H1: (p-1)(f + b_input - b_weight), for m ≥ p."""
+    _need(p)
+    return (p - 1) * (f + b_input - b_weight)
+
+
+def pipeline_sends(p: int, m: int, v: int = 1) -> int:
+    """Messages of a step, all ranks, both directions: 2·m·(p·v - 1).
+
+    Where p = 1 nothing travels, however many chunks.
+    """
+    _need(p, m, v)
+    return 0 if p == 1 else 2 * m * (p * v - 1)
+
+
+def pipeline_send_bytes(batch: int, m: int, length: int, d: int, element_bytes: int) -> int:
+    """Bytes of one message: an activation (B/m, T, d), or its gradient."""
+    return batch // m * length * d * element_bytes

@@ -1,0 +1,79 @@
+"""Answers of notebook 03: the orders in which the ranks of a pipeline compute."""
+
+from collections.abc import Iterator
+
+from labs.schedules.instructions import (
+    Instruction,
+    backward,
+    backward_input,
+    backward_weight,
+    forward,
+)
+
+
+def gpipe_order(rank: int, ranks: int, micro_batches: int) -> Iterator[Instruction]:
+    """GPipe: all forward passes, then all backward passes."""
+    yield from (forward(i) for i in range(micro_batches))
+    yield from (backward(i) for i in range(micro_batches))
+
+
+def one_f_one_b_order(rank: int, ranks: int, micro_batches: int) -> Iterator[Instruction]:
+    """1F1B: as many forward passes as there are ranks behind, then one of each, then the rest."""
+    ahead = min(micro_batches, ranks - rank - 1)
+    yield from (forward(i) for i in range(ahead))
+    for i in range(ahead, micro_batches):
+        yield forward(i)
+        yield backward(i - ahead)
+    yield from (backward(i) for i in range(micro_batches - ahead, micro_batches))
+
+
+def interleaved_order(
+    rank: int, ranks: int, micro_batches: int, chunks: int
+) -> Iterator[Instruction]:
+    """Interleaved 1F1B: groups of `ranks` micro-batches go through one chunk after the other.
+
+    Raises ValueError when the micro-batches are no multiple of the ranks.
+    """
+    if micro_batches % ranks:
+        below = micro_batches // ranks * ranks
+        near = f"{below} or {below + ranks}" if below else f"{ranks}"
+        raise ValueError(
+            f"{micro_batches} micro-batches are no multiple of {ranks} ranks, which the "
+            f"interleaved order needs; {near} would do"
+        )
+
+    def at(step: int, back: bool) -> tuple[int, int]:
+        group, inside = divmod(step, ranks * chunks)
+        chunk, i = divmod(inside, ranks)
+        return group * ranks + i, chunks - 1 - chunk if back else chunk
+
+    steps = micro_batches * chunks
+    ahead = min(steps, 2 * (ranks - rank - 1) + (chunks - 1) * ranks)
+    yield from (forward(*at(step, False)) for step in range(ahead))
+    for step in range(ahead, steps):
+        yield forward(*at(step, False))
+        yield backward(*at(step - ahead, True))
+    yield from (backward(*at(step, True)) for step in range(steps - ahead, steps))
+
+
+def breadth_first_order(
+    rank: int, ranks: int, micro_batches: int, chunks: int
+) -> Iterator[Instruction]:
+    """Looped breadth-first: every micro-batch through a chunk before the next chunk begins."""
+    for chunk in range(chunks):
+        yield from (forward(i, chunk) for i in range(micro_batches))
+    for chunk in reversed(range(chunks)):
+        yield from (backward(i, chunk) for i in range(micro_batches))
+
+
+def zero_bubble_order(rank: int, ranks: int, micro_batches: int) -> Iterator[Instruction]:
+    """ZB-H1: 1F1B whose weight gradients wait, on rank s by s micro-batches, to fill the drain."""
+    ahead = min(micro_batches, ranks - rank - 1)
+    yield from (forward(i) for i in range(ahead))
+    for i in range(micro_batches):
+        if ahead + i < micro_batches:
+            yield forward(ahead + i)
+        yield backward_input(i)
+        if i >= rank:
+            yield backward_weight(i - rank)
+    yield from (backward_weight(i) for i in range(max(0, micro_batches - rank), micro_batches))
