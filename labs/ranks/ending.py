@@ -17,7 +17,7 @@ from labs.ranks.doctor import explain, stacks
 from labs.ranks.doctor.diagnosis import LINES, Diagnosis
 from labs.ranks.doctor.stacks import Look
 from labs.ranks.doctor.standing import Journals, Stand
-from labs.ranks.doctor.stuck import Needs, misfits, unmatched_sends
+from labs.ranks.doctor.stuck import Needs, misfits, stuck, unmatched_sends
 from labs.ranks.doctor.words import Places
 from labs.ranks.run import Run, is_victim, root_cause, tell
 from labs.ranks.traces import Traces
@@ -130,6 +130,8 @@ class _Ending:
             return explain.of_stuck(seen.stands, seen.needs, seen.looks, self.places)
         if cause and by_itself:
             return explain.of_victims(self.stands, self.places) or self._raised(*cause)
+        if seen.why == "limit" and (needs := stuck(seen.stands)):  # at the last moment
+            return explain.of_stuck(seen.stands, needs, seen.looks, self.places)
         if seen.why == "limit":
             states = {rank: self.traces.state_of(rank) for rank in range(self.ranks)}
             return explain.at_limit(

@@ -46,8 +46,8 @@ _BY_TEXT = (
 def of_failure(failed: ranks.RunFailed) -> str:
     """A hint for a run that did not come to its end; empty where none is known."""
     diagnosis = getattr(failed.run, "diagnosis", None)
-    if diagnosis is not None and "all had ended" in diagnosis.headline:
-        return "the ranks had returned when the limit came: the machine is busy, check once more"
+    if diagnosis is not None and diagnosis.kind == "limit":
+        return "the limit came before the ranks were done: the machine is busy, check once more"
     if diagnosis is not None and diagnosis.kind in _BY_KIND:
         return _BY_KIND[diagnosis.kind]
     return next((hint for pattern, hint in _BY_TEXT if re.search(pattern, str(failed))), "")

@@ -86,7 +86,6 @@ ADVICE = {
     "busy": "if it may take so long, raise limit=; else look at what should end the loop in "
     "this line.",
     "limit": "try again; if this machine is always so slow or so busy, raise limit=.",
-    "limit": "raise limit= a little.",
     "stopped": "let it go on (kill -CONT), or find what stops it: a debugger, or Ctrl-Z.",
     "message lost": "wait for every isend before the function returns.",
 }  # fmt: skip
