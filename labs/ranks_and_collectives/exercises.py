@@ -7,14 +7,13 @@ that x is left alone, that each rank sends once, and that nothing is touched on 
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable
-from numbers import Real
 
 import torch
 
 from labs import formulas, ranks
-from labs.exercise import FAILED, NOT_REACHED, PASSED, Exercise, Verdict
+from labs.exercise import FAILED, PASSED, Exercise, Verdict
+from labs.judging import broke, judge_formula, not_reached
 from labs.ranks.ship import Source
 from labs.ranks_and_collectives import faults, trial
 from labs.ranks_and_collectives.trial import Case, Seen, Try
@@ -49,9 +48,11 @@ def judge_on_ranks(name: str) -> Callable[[Callable | Source, int], list[Verdict
             try:
                 seen = trial.run(function, case)
             except ranks.RunFailed as failed:
-                return _failed(failed, case)
+                plural = "rank" if case.ranks == 1 else "ranks"
+                hint, where = faults.of_failure(failed), f"{case.ranks} {plural}"
+                return broke(PROPERTIES, failed, hint, where)
             except ValueError as refused:  # it cannot be sent to a rank
-                return _not_run(Verdict(VALUES, FAILED, str(refused)))
+                return not_reached(PROPERTIES, Verdict(VALUES, FAILED, str(refused)))
             for look in (_values, _left_alone, _traffic, _flight):
                 verdict = look(seen)
                 if verdict.name not in told or told[verdict.name].state == PASSED:
@@ -59,23 +60,6 @@ def judge_on_ranks(name: str) -> Callable[[Callable | Source, int], list[Verdict
         return list(told.values())
 
     return judge
-
-
-def _failed(failed: ranks.RunFailed, case: Case) -> list[Verdict]:
-    """The answer was not run to its end: what happened, its hint, what the ranks printed."""
-    why = str(failed).partition("\noutput of the ranks:\n")[0]
-    why = re.sub(r"\n  labs/.*\n    .*", "", why)  # the course's own lines that called the answer
-    plural = "rank" if case.ranks == 1 else "ranks"
-    hint = faults.of_failure(failed)
-    if hint:  # which says what to try, for this exercise
-        why = re.sub(r"\n  ?try: .*|\ntry: .*", "", why)
-    return _not_run(
-        Verdict(VALUES, FAILED, f"{case.ranks} {plural}\n{why}", hint, failed.run.output)
-    )
-
-
-def _not_run(first: Verdict) -> list[Verdict]:
-    return [first, *(Verdict(name, NOT_REACHED) for name in PROPERTIES[1:])]
 
 
 def _values(seen: Seen) -> Verdict:
@@ -141,39 +125,20 @@ def _flight(seen: Seen) -> Verdict:
     return Verdict(FLIGHT, PASSED, "nothing touched before its wait", output=seen.output)
 
 
-def formula_on_rank(function: Callable, asked: list[tuple]) -> list[float]:
-    """On a rank: the formula at each point. Raises TypeError for what is not a real number."""
-    got = [function(*point) for point in asked]
-    for point, value in zip(asked, got, strict=True):
-        if isinstance(value, bool) or not isinstance(value, Real):
-            raise TypeError(f"for {point} the function returned {value!r}, not a number")
-    return [float(value) for value in got]
-
-
 def _judge_seconds(function: Callable | Source, seed: int) -> list[Verdict]:
-    """A formula runs on one rank: a process of its own, with a limit and the learner's own line."""
     draw = random.Random(seed)
     sizes = [(4096, 1), (0, 4), (4096, 2), (960, 3), (draw.randrange(1, 10**6) * 8, 4), (10, 3)]
     asked = [(*size, draw.uniform(1e-6, 1e-4), draw.uniform(1e-10, 1e-9)) for size in sizes]
-    try:
-        done = ranks.launch(
-            formula_on_rank, 1, args=(function, asked), limit=trial.LIMIT, status=False
+
+    def told(payload: float, size: int, alpha: float, beta: float, got: float, want: float) -> str:
+        return (
+            f"payload {payload:,} bytes, {size} ranks, α = {alpha:.3g} s, β = {beta:.3g} s a "
+            f"byte: got {got:.6g} s, expected {want:.6g} s"
         )
-    except ranks.RunFailed as failed:
-        why = re.sub(r"\n  labs/.*\n    .*", "", str(failed).partition("\noutput of the ranks")[0])
-        return [Verdict(VALUES, FAILED, why, "", failed.run.output)]
-    except ValueError as refused:
-        return [Verdict(VALUES, FAILED, str(refused))]
-    for point, value in zip(asked, done.values[0], strict=True):
-        want = formulas.ring_all_reduce_seconds(*point)
-        if not abs(value - want) <= 1e-9 * max(want, 1e-9):
-            payload, size, alpha, beta = point
-            told = (
-                f"payload {payload:,} bytes, {size} ranks, α = {alpha:.3g} s, β = {beta:.3g} s a "
-                f"byte: got {value:.6g} s, expected {want:.6g} s"
-            )
-            return [Verdict(VALUES, FAILED, told, _of_formula(point, value), done.output)]
-    return [Verdict(VALUES, PASSED, output=done.output)]
+
+    return judge_formula(
+        function, asked, formulas.ring_all_reduce_seconds, told, _of_formula, smallest=1e-9
+    )
 
 
 def _of_formula(point: tuple[float, int, float, float], value: float) -> str:

@@ -7,13 +7,12 @@ judged is not the output alone: gradients and traffic too, and for the loss the 
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable
 from dataclasses import replace
-from numbers import Real
 
 from labs import formulas, ranks
-from labs.exercise import FAILED, NOT_REACHED, PASSED, Exercise, Verdict
+from labs.exercise import FAILED, PASSED, Exercise, Verdict
+from labs.judging import broke, judge_formula, not_reached
 from labs.ranks.ship import Source
 from labs.tp_linear_pair import trial
 from labs.tp_linear_pair.cases import cases
@@ -38,9 +37,9 @@ def judge_on_ranks(name: str, properties: tuple[str, ...]) -> Callable[..., list
             try:
                 seen = trial.run(function, case)
             except ranks.RunFailed as failed:
-                return _failed(properties, failed, name, function, f"{case.label}\n")
+                return _broke(properties, failed, name, function, case.label)
             except ValueError as refused:  # it cannot be sent to a rank
-                return _not_run(properties, Verdict(properties[0], FAILED, str(refused)))
+                return not_reached(properties, Verdict(properties[0], FAILED, str(refused)))
             now = [replace(PROPERTIES[p](seen), output=seen.output) for p in properties]
             if any(verdict.state == FAILED for verdict in now):
                 now = _explained(now, diagnose(name, seen))
@@ -60,24 +59,11 @@ _IN_GRAPH = (
 )
 
 
-def _failed(
+def _broke(
     properties: tuple[str, ...], failed: ranks.RunFailed, name: str, function: Callable | Source,
-    where: str = "",
+    where: str,
 ) -> list[Verdict]:  # fmt: skip
-    """The answer could not be run to its end: what happened, its hint, what the ranks printed."""
-    found = failed.run.diagnosis
-    why = replace(found, advice="").told if found else str(failed)
-    hint = explain(why, name, function) or (found.advice if found else "")
-    # without the lines of the course's own files that called the answer
-    why = re.sub(r"\n  labs/.*\n    .*", "", why)
-    picture = found.picture() if found else None
-    verdict = Verdict(properties[0], FAILED, where + why, hint, failed.run.output, picture)
-    return _not_run(properties, verdict)
-
-
-def _not_run(properties: tuple[str, ...], first: Verdict) -> list[Verdict]:
-    """Nothing but the first property was reached."""
-    return [first, *(Verdict(name, NOT_REACHED) for name in properties[1:])]
+    return broke(properties, failed, explain(str(failed), name, function), where)
 
 
 def _explained(verdicts: list[Verdict], hints: list[str]) -> list[Verdict]:
@@ -87,39 +73,22 @@ def _explained(verdicts: list[Verdict], hints: list[str]) -> list[Verdict]:
     return [replace(v, hint=text) if v is first else v for v in verdicts]
 
 
-def formula_on_rank(function: Callable, asked: list[tuple[float, int]]) -> list[float]:
-    """On a rank: the formula at each point. Raises TypeError for what is not a real number."""
-    got = [function(*point) for point in asked]
-    for point, value in zip(asked, got, strict=True):
-        if isinstance(value, bool) or not isinstance(value, Real):
-            raise TypeError(f"for {point} the function returned {value!r}, not a number")
-    return [float(value) for value in got]
-
-
 _ROUNDED = "the formula does not round: divide with /, without // or int()"
 
 
 def _judge_allreduce_bytes(function: Callable | Source, seed: int) -> list[Verdict]:
-    """A formula runs on one rank: a process of its own, with a limit and the learner's own line."""
     draw = random.Random(seed)
     asked = [(4096, 1), (4096, 2), (960, 3), (draw.randrange(1, 10**6) * 8, 4), (10, 3), (2.5, 4)]
-    try:
-        done = ranks.launch(
-            formula_on_rank, 1, args=(function, asked), limit=trial.LIMIT, status=False
-        )
-    except ranks.RunFailed as failed:
-        return _failed(("values",), failed, "allreduce_bytes", function)
-    except ValueError as refused:
-        return [Verdict("values", FAILED, str(refused))]
-    for (payload, size), value in zip(asked, done.values[0], strict=True):
-        want = formulas.ring_all_reduce_bytes(payload, size)
-        if not abs(value - want) <= 1e-9 * max(want, 1):
-            told = (
-                f"payload {payload:,} bytes, {size} ranks: got {value:,.9g}, expected {want:,.9g}"
-            )
-            rounded = payload in (10, 2.5) and abs(value - want) < 2 * size
-            return [Verdict("values", FAILED, told, _ROUNDED if rounded else "", done.output)]
-    return [Verdict("values", PASSED, output=done.output)]
+
+    def told(payload: float, size: int, got: float, want: float) -> str:
+        return f"payload {payload:,} bytes, {size} ranks: got {got:,.9g}, expected {want:,.9g}"
+
+    def rounded(point: tuple, got: float) -> str:
+        payload, size = point
+        near = abs(got - formulas.ring_all_reduce_bytes(payload, size)) < 2 * size
+        return _ROUNDED if payload in (10, 2.5) and near else ""
+
+    return judge_formula(function, asked, formulas.ring_all_reduce_bytes, told, rounded)
 
 
 def _graded(
