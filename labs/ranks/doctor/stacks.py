@@ -17,8 +17,10 @@ from pathlib import Path
 
 import psutil
 
+from labs.ranks.processes import LINUX
+
 _FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
-_SAMPLE = 0.2  # seconds over which the use of a core is looked at
+_LOOK, _PATIENCE, _EVERY = 0.2, 1.0, 0.02  # seconds: at least, at most, between two looks
 
 
 @dataclass(frozen=True)
@@ -34,43 +36,46 @@ class Look:
 
     alive: bool = False
     stopped: bool = False
-    cores: float = 0.0  # how many it used while it was looked at
+    busy: bool = False  # its main thread ran, or waited for a core, most times it was looked at
     frames: tuple[Frame, ...] = ()  # the main thread's, innermost first
-
-    @property
-    def busy(self) -> bool:
-        return self.cores > 0.25
 
 
 def look(folder: Path, pids: Mapping[int, int], ready: Mapping[int, bool]) -> dict[int, Look]:
-    """Look at the ranks' processes for a fifth of a second.
+    """Look at the ranks' processes for a fifth of a second; longer, up to 1 s, where they are slow.
 
     pids: process id by rank; ready: whether the rank answers signals yet.
     """
-    before = {rank: _told(folder, rank) for rank in pids}
-    begun = {rank: _used(pid) for rank, pid in pids.items()}
-    at = time.monotonic()
+    before = {rank: len(_told(folder, rank)) for rank in pids}
     for rank, pid in pids.items():
         if ready[rank]:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGUSR1)
-    time.sleep(_SAMPLE)
-    found = {}
-    for rank, pid in pids.items():
-        try:
-            status = psutil.Process(pid).status()
-        except psutil.Error:
-            found[rank] = Look()
-            continue
-        cores = (_used(pid) - begun[rank]) / (time.monotonic() - at)
-        said = _told(folder, rank)[len(before[rank]) :]
-        found[rank] = Look(
-            alive=status not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD),
-            stopped=status in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP),
-            cores=max(0.0, cores),
-            frames=main_thread(said),
+    begun = time.monotonic()
+    states: dict[int, list[str]] = {rank: [] for rank in pids}
+    sizes: dict[int, int] = {}
+    while True:
+        time.sleep(_EVERY)
+        for rank, pid in pids.items():
+            states[rank].append(_state(pid))
+        now = {rank: len(_told(folder, rank)) for rank in pids}
+        passed = time.monotonic() - begun
+        # A stack that is there and grows no more is whole. A stopped rank writes none.
+        whole = all(
+            now[rank] > before[rank] and now[rank] == sizes.get(rank)
+            for rank in pids if ready[rank] and states[rank][-1] not in "TtZX"
+        )  # fmt: skip
+        if passed > _PATIENCE or (passed > _LOOK and whole):
+            break
+        sizes = now
+    return {
+        rank: Look(
+            alive=seen[-1] not in "ZX",
+            stopped=seen[-1] in "Tt",
+            busy=2 * seen.count("R") > len(seen),
+            frames=main_thread(_told(folder, rank)[before[rank] :]),
         )
-    return found
+        for rank, seen in states.items()
+    }
 
 
 def last_words(folder: Path, rank: int) -> tuple[Frame, ...]:
@@ -99,10 +104,14 @@ def _told(folder: Path, rank: int) -> str:
         return ""
 
 
-def _used(pid: int) -> float:
-    """Seconds of a core that the process has used."""
+def _state(pid: int) -> str:
+    """What the main thread does: R runs or waits for a core, S and D sleep, T is stopped, Z, X."""
     try:
-        times = psutil.Process(pid).cpu_times()
-    except psutil.Error:
-        return 0.0
-    return times.user + times.system
+        if LINUX:
+            with open(f"/proc/{pid}/task/{pid}/stat") as file:
+                return file.read().rpartition(")")[2].split()[0]
+        status = psutil.Process(pid).status()
+    except (OSError, IndexError, psutil.Error):
+        return "X"
+    known = {psutil.STATUS_RUNNING: "R", psutil.STATUS_STOPPED: "T", psutil.STATUS_ZOMBIE: "Z"}
+    return known.get(status, "S")

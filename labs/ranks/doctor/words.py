@@ -36,13 +36,18 @@ class Places:
 
 
 def some(ranks: Sequence[int]) -> str:
-    """ "rank 2", "ranks 0 and 1", "ranks 0, 2 and 3", "ranks 0–7"."""
-    ranks = sorted(ranks)
-    if len(ranks) == 1:
-        return f"rank {ranks[0]}"
-    if len(ranks) > 2 and ranks == list(range(ranks[0], ranks[-1] + 1)):
-        return f"ranks {ranks[0]}–{ranks[-1]}"
-    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"
+    """ "rank 2", "ranks 0 and 1", "ranks 0, 2 and 3", "ranks 0 and 2–7"."""
+    runs: list[list[int]] = []
+    for rank in sorted(ranks):
+        if runs and rank == runs[-1][-1] + 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    told = []
+    for run in runs:
+        told += [f"{run[0]}–{run[-1]}"] if len(run) > 2 else map(str, run)
+    names = f"{', '.join(told[:-1])} and {told[-1]}" if len(told) > 1 else told[0]
+    return f"rank{'s' if len(ranks) > 1 else ''} {names}"
 
 
 def verb(ranks: Sequence[int], one: str, many: str) -> str:
