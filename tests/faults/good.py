@@ -28,6 +28,7 @@ SHORT: dict[str, Callable[[], Result]] = {
     "tp_linear_pair": lambda: tp_linear_pair.run(2, only="pair", worlds=(), status=False),
 }
 COMPUTING = ("matmul", "sleep", "one call that holds the interpreter's lock")
+EACH = "all three, one after the other"
 WAITING = ("all_reduce", "recv", "irecv and wait")
 
 
@@ -106,7 +107,10 @@ def wait_for_one(computing: str, waiting: str, seconds: float) -> float:
 def compute(how: str, seconds: float) -> None:
     """Be at work for so many seconds, making no call of torch.distributed."""
     until = time.monotonic() + seconds
-    if how == "sleep":
+    if how == EACH:
+        for one in COMPUTING:
+            compute(one, seconds / 3)
+    elif how == "sleep":
         time.sleep(seconds)
     elif how == "matmul":
         x = torch.ones(256, 256)

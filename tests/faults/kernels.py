@@ -28,6 +28,7 @@ _BEGIN = f"""
 import sys
 sys.path.insert(0, {str(COURSE)!r})
 from labs import ranks
+ranks.warm_up(%r)
 from tests.faults import broken
 """
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -35,9 +36,10 @@ _LINES = 3  # of a message about an interrupt, at most
 
 
 class Kernel:
-    """One kernel with its folders."""
+    """One kernel with its folders, for runs of one mode."""
 
-    def __init__(self) -> None:
+    def __init__(self, mode: str) -> None:
+        self.mode = mode
         self.folder = tempfile.TemporaryDirectory(prefix="faults-")
         self.places = Places(Path(self.folder.name))
         own = {name: str(self.places.root / name) for name in ("IPYTHONDIR", "JUPYTER_DATA_DIR")}
@@ -65,7 +67,7 @@ class Kernel:
         self.line = self.manager.client()
         self.line.start_channels()
         self.line.wait_for_ready(timeout=120)
-        said = self.says(_BEGIN)
+        said = self.says(_BEGIN % self.mode)
         assert said == "", said
 
     def says(self, code: str, timeout: float = 120.0) -> str:
@@ -110,7 +112,7 @@ class KernelFault:
 
     def trial(self, how: How, tmp: Path | None = None, kernel: Kernel | None = None) -> Seen:
         """Let it happen once, to `kernel` or to one of its own."""
-        mine = kernel or Kernel()
+        mine = kernel or Kernel(how.mode)
         try:
             return self._trial(how, mine)
         finally:

@@ -47,28 +47,39 @@ def here(ways: Ways, hear: Hear) -> dict[str, str]:
     return not_here
 
 
+class Apart:
+    """Faults that are tried in a process with namespaces of its own, which starts at once."""
+
+    def __init__(self, ways: Ways) -> None:
+        """Raises NotHere when there are no such namespaces."""
+        asked = {name: [vars(how) for how in hows] for name, hows in ways.items()}
+        self.child = subprocess.Popen(
+            [*surroundings.enter(), sys.executable, "-m", "tests.faults.apart", json.dumps(asked)],
+            cwd=COURSE, stdout=subprocess.PIPE, encoding="utf-8",
+        )  # fmt: skip
+
+    def result(self, hear: Hear) -> dict[str, str]:
+        """Hand on what is seen, to the end. Returns faults that cannot be made, and why."""
+        not_here: dict[str, str] = {}
+        with self.child:
+            for line in self.child.stdout:
+                told = json.loads(line)
+                if "not here" in told:
+                    not_here = told["not here"]
+                else:
+                    hear(Seen(**told))
+        if self.child.returncode:
+            ended = self.child.returncode
+            raise RuntimeError(f"the process with namespaces ended with {ended}")
+        return not_here
+
+
 def apart(ways: Ways, hear: Hear) -> dict[str, str]:
-    """Try faults in a process with namespaces of its own."""
+    """Try faults in namespaces. Returns those that cannot be made here, and why."""
     try:
-        command = surroundings.enter()
+        return Apart(ways).result(hear)
     except NotHere as why:
         return dict.fromkeys(ways, str(why))
-    asked = {name: [vars(how) for how in hows] for name, hows in ways.items()}
-    child = subprocess.Popen(
-        [*command, sys.executable, "-m", "tests.faults.apart", json.dumps(asked)],
-        cwd=COURSE, stdout=subprocess.PIPE, encoding="utf-8",
-    )  # fmt: skip
-    not_here: dict[str, str] = {}
-    with child:
-        for line in child.stdout:
-            told = json.loads(line)
-            if "not here" in told:
-                not_here = told["not here"]
-            else:
-                hear(Seen(**told))
-    if child.returncode:
-        raise RuntimeError(f"the process with namespaces ended with {child.returncode}")
-    return not_here
 
 
 def run(ways: Ways, hear: Hear) -> dict[str, str]:
