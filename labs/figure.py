@@ -34,9 +34,14 @@ class Picture:
         return f'<img alt="{escape(self.alt)}" src="data:image/png;base64,{data}">'
 
 
+def empty(width: float = 7.0, height: float = 3.2) -> Figure:
+    """A figure of the course's look without axes, sizes in inches."""
+    return Figure(figsize=(width, height), dpi=110, layout="constrained")
+
+
 def axes(width: float = 7.0, height: float = 3.2, columns: int = 1) -> tuple[Figure, list[Axes]]:
-    """An empty figure of the course's look, sizes in inches."""
-    figure = Figure(figsize=(width, height), dpi=110, layout="constrained")
+    """A figure with empty axes beside each other, sizes in inches."""
+    figure = empty(width, height)
     found = [figure.add_subplot(1, columns, i + 1) for i in range(columns)]
     for one in found:
         one.spines[["top", "right"]].set_visible(False)
