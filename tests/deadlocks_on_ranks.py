@@ -96,6 +96,20 @@ def peers():
         dist.recv(torch.ones(8), 0)
 
 
+def received_from_the_wrong_side():
+    rank, n = me()
+    work = dist.isend(torch.ones(8), (rank + 1) % n)
+    dist.recv(torch.ones(8), (rank + 1) % n)
+    work.wait()
+
+
+def both_posted_from_the_wrong_side():
+    rank, n = me()
+    works = [dist.isend(torch.ones(8), (rank + 1) % n), dist.irecv(torch.ones(8), (rank + 1) % n)]
+    for work in works:
+        work.wait()
+
+
 def roots():
     rank, _ = me()
     dist.broadcast(torch.ones(8), rank)

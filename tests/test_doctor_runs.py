@@ -21,17 +21,17 @@ def broken(function, n=2, **options):
     found = ranks.diagnose(function, n, limit=options.pop("limit", 20), **options)
     assert len(found.told.splitlines()) <= 30
     assert found.told.splitlines()[0] == found.headline
-    assert found.advice
+    assert found.advice or found.kind == "raised"
     return found
 
 
 # function, ranks, kind, what rank 0 does, the line of rank 0, words of the reason
 STUCK = [
-    ("send_first", 2, "both send first", "waits to send (8,) float32 to rank 1", "dist.send("),
-    ("send_first", 3, "both send first", "waits to send (8,) float32 to rank 1", "dist.send("),
+    ("send_first", 2, "all send first", "waits to send (8,) float32 to rank 1", "dist.send("),
+    ("send_first", 3, "all send first", "waits to send (8,) float32 to rank 1", "dist.send("),
     ("receive_first", 4, "all receive first", "waits to receive (8,) float32 from rank 3",
      "dist.recv("),
-    ("send_first_without_waiting_at_once", 2, "both send first", "waits to send", "work.wait()"),
+    ("send_first_without_waiting_at_once", 2, "all send first", "waits to send", "work.wait()"),
     ("crossed", 3, "cycle", "waits to send (4,) float32 to rank 1", "dist.send(x, 1)  # first"),
     ("reduce_against_receive", 2, "other operation", "waits in all_reduce", "dist.all_reduce("),
     ("reduce_against_broadcast", 3, "other operation", "waits in all_reduce", "dist.all_reduce("),
@@ -39,6 +39,10 @@ STUCK = [
     ("two_groups", 2, "other group", "wait in all_reduce", "dist.all_reduce("),
     ("tags", 2, "wrong tag", "waits to send (8,) float32 to rank 1 with tag 3", "dist.send("),
     ("peers", 3, "wrong peer", "waits to send (8,) float32 to rank 2", "dist.send("),
+    ("received_from_the_wrong_side", 3, "wrong peer", "waits to receive (8,) float32 from rank 1",
+     "dist.recv("),
+    ("both_posted_from_the_wrong_side", 4, "wrong peer", "waits to send (8,) float32 to rank 1",
+     "work.wait()"),
     ("in_a_backward_pass", 2, "all receive first", "waits to receive (3,) float32 from rank 1",
      "dist.recv("),
     ("in_a_functional_collective", 2, "other operation", "waits in all_reduce",
@@ -64,7 +68,7 @@ def test_a_rank_that_left_early_is_named():
     found = broken(wrong.skipped, 4)
     assert found.kind == "left early"
     assert found.headline == "deadlock: ranks 0, 2 and 3 wait for rank 1, which has returned"
-    assert "rank 1 returned after 1 collective on world; this is the 2nd" in found.why
+    assert found.why == "rank 1 returned after 1 collective, and rank 0 is in its 2nd"
     assert found.waits == {0: [1], 2: [1], 3: [1]}
 
 
@@ -122,6 +126,21 @@ def test_at_the_limit_who_does_what(name, kind, head, doing, at):
         assert "while True:" in line or "pass" in line
     elif at:
         assert line_of(function, at) in line
+
+
+@pytest.mark.parametrize("peer", [-1, 2])
+def test_a_rank_that_does_not_exist_is_refused_at_once(peer):
+    """Else the call waits for ever, or for the last rank, which -1 means in a Python list."""
+    found = broken(to_nobody, args=(peer,))
+    assert found.kind == "raised"
+    assert f"recv names rank {peer}; the ranks of this group are 0 to 1" in found.headline
+
+
+def to_nobody(peer):
+    import torch
+    import torch.distributed as dist
+
+    dist.recv(torch.ones(3), peer)
 
 
 def test_what_is_right_is_not_blamed():

@@ -170,7 +170,7 @@ class TestTheCircle:
     def test_a_ring_of_sends(self, ranks):
         told = [[send((r + 1) % ranks), receive((r - 1) % ranks)] for r in range(ranks)]
         found = lint(told)
-        assert found.kind == "both send first"
+        assert found.kind == "all send first"
         assert found.cycle == list(range(ranks))
         assert found.waits == {r: [(r + 1) % ranks] for r in range(ranks)}
 

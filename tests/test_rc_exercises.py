@@ -61,7 +61,7 @@ def test_both_send_first_ends_in_words(large: bool) -> None:
     ) as failed:
         trial.run(source("exchange", wrong.text), case)
     found = failed.value.run.diagnosis
-    assert found.kind == "both send first" and found.waits == {0: [1], 1: [0]}
+    assert found.kind == "all send first" and found.waits == {0: [1], 1: [0]}
     assert time.monotonic() - begun < trial.LIMIT + 5
     assert trial.run(answers.exchange, case).told  # and the machine is free for the next run
 

@@ -174,7 +174,7 @@ class TestLint:
 
     def test_sends_that_wait_deadlock_1f1b_but_not_gpipe(self):
         """Neighbours send to each other at once: one forward, one backward."""
-        assert lint_messages(one_f_one_b(4, 8), blocking=True).kind == "both send first"
+        assert lint_messages(one_f_one_b(4, 8), blocking=True).kind == "all send first"
         assert lint_messages(gpipe(4, 8), blocking=True) is None
         assert lint_messages(one_f_one_b(4, 8)) is None
 

@@ -84,6 +84,11 @@ class Hooks:
         if call.op == "barrier":
             first, payload = None, 0
         peer = args[call.peer_at] if call.peer_at is not None else None
+        if peer is not None and not 0 <= peer < len(known.ranks):
+            raise ValueError(  # else it would wait for ever, or for the last rank
+                f"{call.op} names rank {peer}; the ranks of this group are 0 to "
+                f"{len(known.ranks) - 1}"
+            )
         number = self._write_down(call, args, known, first, payload, peer, reduction)
         here.last = (number, self.book.post(call, args, known, payload, peer), args[0])
 

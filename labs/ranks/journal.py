@@ -60,6 +60,7 @@ _COUNT = struct.Struct("<II")
 _COUNT_AT = KEY.size - _COUNT.size
 _TOLD = struct.Struct("<BBBxiQ")  # what goes into the checksum of a call
 _LIBRARY = ("site-packages", "dist-packages", "labs/ranks/", "<")
+_COURSE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 
 
 class Journal:
@@ -73,7 +74,7 @@ class Journal:
         self._slots: dict[int, int] = {}  # thread: where its wait is written
         self._groups: dict[str, int] = {}
         self._files: dict[tuple[str, str], int] = {}
-        self._code: dict[int, tuple[object, int]] = {}
+        self._code: dict[int, tuple[object, int, bool]] = {}
         self._lock = threading.Lock()
         self._library = (*_LIBRARY, os.path.dirname(os.__file__))
         self._state, self._lost = 0, 0
@@ -161,18 +162,21 @@ class Journal:
         return self._slots[thread]
 
     def _where(self, frame: FrameType | None) -> tuple[int, int]:
-        """File and line of the innermost code that is not a library's: the learner's, mostly."""
-        known = self._code
+        """File and line of the innermost code that is the learner's; else of the course's own."""
+        known, course = self._code, (0, 0)
         while frame is not None:
             code = frame.f_code
             held = known.get(id(code))
             if held is None:
                 # Held with its code object, whose id could else be given to another.
-                held = known[id(code)] = (code, self._file(code.co_filename, code.co_name))
+                number = self._file(code.co_filename, code.co_name)
+                held = known[id(code)] = (code, number, code.co_filename.startswith(_COURSE))
             if held[1]:
-                return held[1], frame.f_lineno
+                if not held[2]:
+                    return held[1], frame.f_lineno
+                course = course if course[0] else (held[1], frame.f_lineno)
             frame = frame.f_back
-        return 0, 0
+        return course
 
     def _file(self, name: str, function: str) -> int:
         """The number of a file and function; 0 for a library's."""

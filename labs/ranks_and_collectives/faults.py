@@ -11,7 +11,7 @@ from labs.ranks_and_collectives.trial import Seen
 
 _TOGETHER = "post both (isend and irecv, or batch_isend_irecv), then wait for both"
 _BY_KIND = {
-    "both send first": "every rank sends first, and a blocking send ends only when its receiver "
+    "all send first": "every rank sends first, and a blocking send ends only when its receiver "
     f"takes the message: {_TOGETHER}, or let one of the two receive first",
     "all receive first": f"every rank receives first, so nobody gets to its send: {_TOGETHER}",
     "cycle": f"each rank waits for the next, all the way round: {_TOGETHER}",

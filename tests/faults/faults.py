@@ -80,7 +80,7 @@ def in_a_ring(how: How) -> Expected:
     circle = "wait for each other; neither can" if n == 2 else "wait in a circle; none can"
     each = {r: (f"to send (8,) float32 to rank {(r + 1) % n}", line_of("ring")) for r in range(n)}
     told = f"deadlock: {some(list(range(n)))} {circle} go on"
-    return Expected("both send first", (told,), each, {r: [(r + 1) % n] for r in range(n)})
+    return Expected("all send first", (told,), each, {r: [(r + 1) % n] for r in range(n)})
 
 
 def other_operation(how: How) -> Expected:
@@ -165,7 +165,7 @@ def well(name: str, around: object, namespace: bool = True, **options: object) -
 
 
 _RING = (2, 3, 4, 8)
-_send = in_pairs("both send first", "to send (8,) float32 to", "send first")
+_send = in_pairs("all send first", "to send (8,) float32 to", "send first")
 _receive = in_pairs("all receive first", "to receive (8,) float32 from", "receive first")
 ON_RANKS = [
     Fault("a rank raises", broken.raises, raised),

@@ -61,7 +61,7 @@ class Diagnosis:
 
 
 ADVICE = {
-    "both send first": "let one side of each pair receive first, or post isend and irecv together "
+    "all send first": "let one side of each pair receive first, or post isend and irecv together "
     "and then wait for both.",
     "all receive first": "let one of them send before it receives, or post isend and irecv "
     "together and then wait for both.",

@@ -83,7 +83,7 @@ def of_misfits(found: Sequence[Misfit], ranks: int, places: Places) -> Diagnosis
     return Diagnosis(kind, _MISFIT, lines, why, ADVICE[kind], ranks)
 
 
-_MISFIT = "two calls that belong together do not fit: what arrived is not what was sent"
+_MISFIT = "two calls that belong together do not match"
 
 
 def _did(call: Call) -> str:

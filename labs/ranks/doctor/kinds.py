@@ -26,9 +26,9 @@ def kind_of(stands: Sequence[Stand], needs: Needs, circle: list[int]) -> tuple[s
         if found:
             return found
     if circle:
-        return _kind_of_circle(needs, circle)
+        return _all_astray(stands, needs, circle) or _kind_of_circle(needs, circle)
     for rank, one, other in edges:
-        found = _wrong_peer(rank, one.wait.call, other, stands, needs)
+        found = _wrong_peer(rank, one.wait.call, other, stands)
         if found:
             return found
     for rank, one, other in edges:
@@ -58,7 +58,10 @@ def _kind_of_circle(needs: Needs, circle: list[int]) -> tuple[str, str]:
     ]
     kinds = {call.kind for call in calls}
     if kinds == {SEND}:
-        return "both send first", "each sends first, and a send ends when its receiver takes it"
+        return (
+            "all send first",
+            "each waits for its send to end, and a send ends when its receiver takes it",
+        )
     if kinds <= {RECV, RECV_ANY}:
         return "all receive first", "each waits to receive, and nobody is left to send"
     if kinds <= {SEND, RECV, RECV_ANY}:
@@ -71,25 +74,49 @@ def _kind_of_circle(needs: Needs, circle: list[int]) -> tuple[str, str]:
     return "other operation", f"they are in different calls: {' and '.join(ops)}"
 
 
+def _all_astray(stands: Sequence[Stand], needs: Needs, circle: list[int]) -> tuple[str, str] | None:
+    """A circle in which everyone's message is there, under another name: each names a wrong rank.
+
+    In other circles the messages are missing, and it is the order that is wrong.
+    """
+    found = []
+    for rank in circle:
+        call = needs[rank][0].wait.call
+        if call.kind not in PAIRED or not needs[rank][0].ranks:
+            return None
+        found.append(_wrong_peer(rank, call, call.peer, stands))
+    return found[0] if all(found) else None
+
+
 def _wrong_peer(
-    rank: int, call: Call, other: int, stands: Sequence[Stand], needs: Needs
+    rank: int, call: Call, other: int, stands: Sequence[Stand]
 ) -> tuple[str, str] | None:
-    """A message that nobody on its other end asks for, while a third rank waits for such a one."""
+    """A message that nobody on its other end asks for, while a third rank has made its match."""
     if call.kind not in PAIRED or _ever(stands[other], RECV if call.kind == SEND else SEND, rank):
         return None
-    wanted = RECV if call.kind == SEND else SEND
-    for third, found in needs.items():
-        for theirs in (n.wait.call for n in found):
-            if third != other and theirs.kind == wanted and theirs.peer == rank:
-                sender, receiver = (rank, third) if call.kind == SEND else (third, rank)
-                if call.kind == SEND:
-                    odd = f"rank {rank} sends to rank {other}, which never receives from it"
-                    also = f"rank {receiver} waits to receive from rank {sender}"
-                else:
-                    odd = f"rank {rank} receives from rank {other}, which never sends to it"
-                    also = f"rank {sender} waits to send to rank {receiver}"
-                return "wrong peer", f"{odd}, while {also}"
+    for third in stands:
+        if third.rank in (rank, other):
+            continue
+        if call.kind == SEND and _left_over(third, RECV, stands[rank], SEND):
+            return "wrong peer", (
+                f"rank {rank} sends to rank {other}, which never receives from it, while rank "
+                f"{third.rank} receives from rank {rank}"
+            )
+        if call.kind == RECV and _left_over(third, SEND, stands[rank], RECV):
+            return "wrong peer", (
+                f"rank {rank} receives from rank {other}, which never sends to it, while rank "
+                f"{third.rank} sends to rank {rank}"
+            )
     return None
+
+
+def _left_over(one: Stand, kind: int, other: Stand, match: int) -> bool:
+    """Whether `one` has made a call of `kind` with `other` that `other` has not matched."""
+    return any(
+        count > other.counts.get((match, group, one.rank, tag), 0)
+        for (k, group, peer, tag), count in one.counts.items()
+        if k == kind and peer == other.rank
+    )
 
 
 def _ever(there: Stand, kind: int, peer: int) -> bool:
@@ -100,23 +127,30 @@ def _ever(there: Stand, kind: int, peer: int) -> bool:
 
 
 def _left(call: Call, rank: int, there: Stand) -> str:
-    if call.kind in (COLLECTIVE, NEW_GROUP):
-        made = there.counts.get(call.key, 0)
-        what = "calls of new_group" if call.kind == NEW_GROUP else f"on {words.group(call)}"
-        kind = "" if call.kind == NEW_GROUP else f"{words.number(made, 'collective')} "
-        made_told = f"{kind}{what}" if kind else f"{made} {what}"
-        return f"rank {there.rank} returned after {made_told}; this is the {words.nth(call.place)}"
+    if call.kind == NEW_GROUP:
+        return f"rank {there.rank} returned without this call of new_group, which every rank makes"
+    if call.kind == COLLECTIVE:
+        made, on = there.counts.get(call.key, 0), words.on(call)
+        if not made:
+            return (
+                f"rank {there.rank} returned without any collective{on}, and {call.op} needs "
+                "every rank"
+            )
+        return (
+            f"rank {there.rank} returned after {words.number(made, 'collective')}{on}, and rank "
+            f"{rank} is in its {words.nth(call.place)}"
+        )
     mirrored = RECV if call.kind == SEND else SEND
     made = there.counts.get((mirrored, call.group.name, rank, call.tag), 0)
     messages = words.number(made, "message")
     did = f"receiving {messages} of" if call.kind == SEND else f"sending {messages} to"
     nth = words.nth(call.place)
-    return f"rank {there.rank} returned after {did} rank {rank}; this is the {nth}"
+    return f"rank {there.rank} returned after {did} rank {rank}, and this is the {nth}"
 
 
 def unlike(one: int, mine: Call, other: int, theirs: Call, what: str) -> str:
     """Why two collectives in the same place of one group's order do not fit."""
-    which = f"the {words.nth(mine.place)} collective on {words.group(mine)}"
+    which = f"the {words.nth(mine.place)} collective{words.on(mine)}"
     shown = {
         "operation": lambda call: call.op,
         "shape": words.tensor,

@@ -38,9 +38,11 @@ def wait_graph(found: Diagnosis) -> Picture | None:
     for rank, (x, y) in at.items():
         colour = RED if rank in circle else GREEN if rank in found.ended else BLUE
         state = "returned" if rank in found.ended else "waits" if rank in found.waits else "busy"
-        ax.plot(x, y, "o", markersize=34, color="white", markeredgecolor=colour, mew=2.5, zorder=3)
-        ax.text(x, y, f"{rank}\n{state}", ha="center", va="center", fontsize=7.5, zorder=4)
-    room = 0.55 if len(part) == 2 else 1.45
+        ax.plot(x, y, "o", markersize=42, color="white", markeredgecolor=colour, mew=2.5, zorder=3)
+        ax.text(x, y, f"rank {rank}\n{state}", ha="center", va="center", fontsize=7, zorder=4)
+    room = 0.62 if len(part) == 2 else 1.5
+    if in_circle:
+        ax.text(0, -room + 0.04, "thick: the circle", ha="center", fontsize=7, color=RED)
     ax.set_xlim(-1.6, 1.6)
     ax.set_ylim(-room, room)
     return figure.picture(drawn, alt(found))
@@ -54,13 +56,17 @@ def _arrow(ax, start: tuple, end: tuple, name: str, red: bool) -> None:  # noqa:
         end,
         start,
         arrowprops=dict(
-            arrowstyle="-|>", connectionstyle=f"arc3,rad={_BEND}", shrinkA=19, shrinkB=19,
+            arrowstyle="-|>", connectionstyle=f"arc3,rad={_BEND}", shrinkA=23, shrinkB=23,
             color=RED if red else "0.45", lw=2.4 if red else 1.2,
         ),
     )  # fmt: skip
-    # The middle of the bent arrow: half as far from the straight line as its control point.
-    x = (start[0] + end[0]) / 2 + _BEND / 2 * dy
-    y = (start[1] + end[1]) / 2 - _BEND / 2 * dx
+    # On the bent arrow, nearer to its start, so that names of arrows that cross lie apart.
+    way = 0.4
+    bend = (start[0] + end[0]) / 2 + _BEND * dy, (start[1] + end[1]) / 2 - _BEND * dx
+    x, y = (
+        (1 - way) ** 2 * a + 2 * way * (1 - way) * c + way**2 * b
+        for a, b, c in zip(start, end, bend, strict=True)
+    )
     paper = dict(facecolor="white", edgecolor="none", pad=1.5)
     ax.text(x, y, name, ha="center", va="center", fontsize=7.5, color="0.2", bbox=paper)
 

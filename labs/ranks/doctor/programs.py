@@ -1,6 +1,6 @@
 """Find a deadlock before anything is launched, where what each rank does is known as data.
 
-    lint([[send(1), receive(1)], [send(0), receive(0)]])      # both send first
+    lint([[send(1), receive(1)], [send(0), receive(0)]])      # all send first
     lint([[send(1), receive(1)], [receive(0), send(0)]])      # None: it comes to its end
 
 The programs are carried out on paper with the doctor's own rules: a call is over when what

@@ -73,11 +73,16 @@ def group(call: Call) -> str:
     return call.group.axis
 
 
+def on(call: Call) -> str:
+    """ " on tp" for a group that is not all ranks."""
+    return "" if group(call) == "world" else f" on {group(call)}"
+
+
 def doing(call: Call) -> str:
     """A call as what one waits in, after "rank 0 waits "."""
     if call.kind in (SEND, RECV, RECV_ANY):
         tag = f" with tag {call.tag}" if call.tag else ""
-        where = "" if group(call) == "world" else f" on {group(call)}"
+        where = on(call)
         what = f"{tensor(call)} " if tensor(call) else ""
         if call.kind == SEND:
             return f"to send {what}to rank {call.peer}{tag}{where}"
@@ -94,7 +99,7 @@ def collective(call: Call, always: bool = False) -> str:
     root = f" with root {call.peer}" if call.op in ROOTED and call.peer is not None else ""
     named = call.reduction and (always or call.reduction != "SUM")
     reduction = f" ({call.reduction})" if named else ""
-    return f"{call.op}{reduction}{what}{root}, its {nth(call.place)} collective on {group(call)}"
+    return f"{call.op}{reduction}{what}{root}, its {nth(call.place)} collective{on(call)}"
 
 
 def short(call: Call) -> str:
