@@ -37,11 +37,11 @@ def main() -> int:
         print(f"{told}: {seen.seconds:.1f} s, {'ok' if seen.ok else 'NOT OK'}", file=sys.stderr)
         if not seen.ok:
             print(table.trouble(seen), file=sys.stderr, flush=True)
+        if asked.json:  # each time: nothing is lost if this is ended
+            asked.json.write_text(json.dumps(table.as_json(found), indent=1), encoding="utf-8")
 
     not_here = running.run(ways, hear)
     print(table.markdown(found, not_here))
-    if asked.json:
-        asked.json.write_text(json.dumps(table.as_json(found), indent=1), encoding="utf-8")
     return int(any(not seen.ok for seen in found))
 
 
