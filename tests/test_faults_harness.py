@@ -116,7 +116,9 @@ def test_a_next_run_that_fails_is_seen(monkeypatch):
 
 
 def test_words_are_read_rank_by_rank():
-    told = "head\n  ranks 0, 2 and 3 wait in a\n  rank 1 runs\n  ranks 4–6 are stopped\nwhy: x"
+    told = (
+        "head\n  ranks 0 and 2–3 wait in a\n  rank 1 runs\n  ranks 4, 5 and 6 are stopped\nwhy: x"
+    )
     found = said.by_rank(told)
     assert found == {0: "wait in a", 2: "wait in a", 3: "wait in a", 1: "runs"} | dict.fromkeys(
         (4, 5, 6), "are stopped"

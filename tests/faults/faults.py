@@ -97,19 +97,19 @@ def left_early(how: How) -> Expected:
     each[how.odd] = ("returned",)
     who = "wait" if how.ranks > 2 else "waits"
     told = f"deadlock: {some(others(how))} {who} for rank {how.odd}, which has returned"
-    why = f"rank {how.odd} returned after 3 collectives on world; this is the 4th"
-    return Expected("left early", (told, why), each, {r: [how.odd] for r in others(how)})
+    why = f"why: rank {how.odd} returned after 3 collectives"
+    return Expected("left early", (told, why, "4th"), each, {r: [how.odd] for r in others(how)})
 
 
 def skipped(how: How) -> Expected:
     each = {r: ("in all_reduce of (8,) float32", line_of("not skipped")) for r in others(how)}
     each[how.odd] = ("in broadcast of (8,) float32", line_of("after the skip"))
-    why = "the 2nd collective on world has"
+    why = "why: the 2nd collective"
     return Expected("other operation", ("deadlock: ", why), each)
 
 
 def other_shape(how: How) -> Expected:
-    told = ("the 2nd collective on world, all_reduce, has", "(8,) float32", "(9,) float32")
+    told = ("why: the 2nd collective", "(8,) float32 on rank", "(9,) float32 on rank")
     return Expected("other shape", (*told, line_of("shapes")))
 
 

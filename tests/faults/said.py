@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from labs.ranks.doctor.diagnosis import LINES, Diagnosis
 
-_OF_RANKS = re.compile(r"\s*ranks? (\d+(?:, \d+)*(?: and \d+)?(?:–\d+)?) (.*)")
+_SOME = r"\d+(?:–\d+)?"
+_OF_RANKS = re.compile(rf"\s*ranks? ({_SOME}(?:, {_SOME})*(?: and {_SOME})?) (.*)")
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,8 @@ def by_rank(told: str) -> dict[int, str]:
 
 
 def _ranks(text: str) -> list[int]:
-    """ "0, 2 and 3" or "0–7" as numbers."""
-    numbers = [int(number) for number in re.findall(r"\d+", text)]
-    return list(range(numbers[0], numbers[1] + 1)) if "–" in text else numbers
+    """ "0, 2 and 4–7" as numbers."""
+    found = []
+    for first, last in re.findall(r"(\d+)(?:–(\d+))?", text):
+        found += range(int(first), int(last or first) + 1)
+    return found
