@@ -55,10 +55,9 @@ def micro_batches(batch: torch.Tensor, count: int) -> list[torch.Tensor]:
     """Cut (B, …) into `count` micro-batches of B/count. Raises ValueError, with what would do."""
     size = batch.shape[0]
     if count < 1 or size % count:
-        near = sorted(
-            (d for d in range(1, size + 1) if size % d == 0), key=lambda d: abs(d - count)
-        )
-        told = " or ".join(map(str, sorted(near[:2])))
+        legal = [divisor for divisor in range(1, size + 1) if size % divisor == 0]
+        near = [*[d for d in legal if d < count][-1:], *[d for d in legal if d > count][:1]]
+        told = " or ".join(map(str, near))
         raise ValueError(
             f"a batch of {size} cannot be cut into {count} equal micro-batches; {told} would do"
         )
