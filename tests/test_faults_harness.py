@@ -1,6 +1,7 @@
 """`make faults` itself: a trial that is not as it should be is seen, whatever is wrong with it."""
 
 import contextlib
+import json
 import os
 import socket
 import subprocess
@@ -146,6 +147,10 @@ class TestTable:
         told = table.markdown([one, bad], {"x": "no mounts"})
         assert "| x | not applicable here: no mounts |" in told
         assert "2 trials, 1 not as they should be; 0 of 1 deadlocks explained within 2 s" in told
+
+    def test_earlier_trials_count_too(self):
+        seen = replace(GOOD.trial(WAY), told="ä", wrong=["no"])
+        assert table.from_json(json.dumps(table.as_json([seen]))) == [seen]
 
     def test_a_name_is_found_by_a_part(self):
         assert running.find("send/send") == "send/send"

@@ -17,6 +17,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("names", nargs="*", help="faults, by a part of their name; or: good")
     parser.add_argument("--times", type=int, help="of each fault (20), of good runs (500)")
+    parser.add_argument("--mode", choices=("warm", "cold"), help="only these runs of each fault")
+    parser.add_argument("--after", type=Path, nargs="*", help="--json of runs that count too")
     parser.add_argument("--json", type=Path, help="a file for every trial")
     asked = parser.parse_args()
     if asked.names == ["good"]:
@@ -27,8 +29,16 @@ def main() -> int:
         names = running.names(asked.names)
     except ValueError as error:
         parser.error(str(error))
-    ways = {name: table.plan(running.ALL[name].worlds, asked.times or 20) for name in names}
-    found, begun, of = [], time.monotonic(), sum(map(len, ways.values()))
+    ways = {
+        name: [
+            how
+            for how in table.plan(running.ALL[name].worlds, asked.times or 20)
+            if asked.mode in (None, how.mode)
+        ]
+        for name in names
+    }
+    found = [seen for path in asked.after or () for seen in table.from_json(path.read_text())]
+    begun, of = time.monotonic(), len(found) + sum(map(len, ways.values()))
 
     def hear(seen: Seen) -> None:
         found.append(seen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -97,4 +98,9 @@ def trouble(seen: Seen) -> str:
 
 
 def as_json(found: Sequence[Seen]) -> list[dict]:
-    return [{**asdict(seen), "ok": seen.ok} for seen in found]
+    return [asdict(seen) for seen in found]
+
+
+def from_json(text: str) -> list[Seen]:
+    """Trials as `--json` has written them. Raises ValueError for another text."""
+    return [Seen(**told) for told in json.loads(text)]
