@@ -265,10 +265,16 @@ _rung: dict[str, int] = {}
 
 
 def hint(name: str | Callable) -> None:
-    """Print the next hint for an exercise; after the last, start again with the first."""
+    """Print the next hint for an exercise; after the last, say where the answer is, and start anew.
+
+    Raises ValueError for what names no exercise.
+    """
     if not isinstance(name, (str, Source)) and not callable(name):
         raise ValueError(f'hint needs a name or a function, as in hint("row_parallel"): {name!r}')
     exercise = find(name if isinstance(name, str) else _name_of(name))
-    at = _rung.get(exercise.name, 0) % len(exercise.hints)
+    at = _rung.get(exercise.name, 0) % (len(exercise.hints) + 1)
     _rung[exercise.name] = at + 1
-    print(f"hint {at + 1} of {len(exercise.hints)}: {exercise.hints[at]}")
+    if at < len(exercise.hints):
+        print(f"hint {at + 1} of {len(exercise.hints)}: {exercise.hints[at]}")
+    else:
+        print(f"no more hints: the answer is in solutions/{exercise.topic}.py")

@@ -25,7 +25,7 @@ class Comparison:
 
     @property
     def gap(self) -> float | None:
-        """Prediction minus measurement, as a share of the measurement."""
+        """Prediction minus measurement, as a share of the measurement (of 1 where that is 0)."""
         if self.prediction is None:
             return None
         return (self.prediction - self.measured) / (abs(self.measured) or 1)
@@ -39,9 +39,13 @@ class Comparison:
             if value is not None:
                 told.append(f"{label} {_number(value)}")
         text = f"{self.name}: " + " · ".join(told) + (f" {self.unit}" if self.unit else "")
-        if self.gap is not None:
-            text += " · as predicted" if self.gap == 0 else f" · off by {self.gap:+.0%}"
-        return text
+        if self.gap is None:
+            return text
+        if self.gap == 0:
+            return text + " · as predicted"
+        # of nothing there is no share
+        off = f"{self.gap:+.0%}" if self.measured else _number(abs(self.prediction))
+        return f"{text} · off by {off}"
 
 
 _predicted: dict[str, float] = {}

@@ -266,13 +266,14 @@ class TestCard:
         assert "<b>&" not in html and "&lt;b&gt;&amp;" in html and "x &lt; y" in html
 
     def test_hint_ladder(self, capsys) -> None:
-        """One rung at a time, then from the start."""
+        """One rung at a time, then where the answer is, then from the start."""
         exercise._rung.clear()
         rungs = exercises()["row_parallel"].hints
-        for _ in range(len(rungs) + 1):
+        for _ in range(len(rungs) + 2):
             exercise.hint("row_parallel")
         lines = capsys.readouterr().out.splitlines()
-        assert [line.split(": ", 1)[1] for line in lines] == [*rungs, rungs[0]]
+        assert lines[-2] == "no more hints: the answer is in solutions/tp_linear_pair.py"
+        assert [line.split(": ", 1)[1] for line in [*lines[:-2], lines[-1]]] == [*rungs, rungs[0]]
         assert lines[0].startswith(f"hint 1 of {len(rungs)}")
         exercise.hint(answers.row_parallel)
         assert "hint 2" in capsys.readouterr().out

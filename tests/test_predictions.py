@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labs import predictions
+from labs import predictions, predictions_figure
 from labs.predictions import compare, gaps, predict
 
 
@@ -64,8 +64,9 @@ def test_what_is_no_number(wrong) -> None:
 
 
 def test_measured_zero_and_large_numbers() -> None:
-    predict(n=2, bytes=131072)
-    assert compare("n", measured=0).gap == 2
+    """Of 0 there is no share: the difference is told, and the figure lists it below."""
+    predict(n=6, bytes=131072)
+    assert repr(compare("n", measured=0)) == "n: you 6 · measured 0 · off by 6"
     assert "131,072" in repr(compare("bytes", measured=131072.0))
 
 
@@ -73,3 +74,25 @@ def test_gaps_in_order_and_once_a_name() -> None:
     for name in ("b", "a", "b"):
         compare(name, measured=1)
     assert [one.name for one in gaps()] == ["b", "a"]
+
+
+def test_the_figure_leaves_out_what_has_no_share(capsys) -> None:
+    assert predictions_figure.predictions() is None and "No predictions" in capsys.readouterr().out
+    predict(a=2, zero=0)
+    compare("a", measured=4)
+    alone = predictions_figure.predictions()
+    compare("zero", measured=0)
+    exact = predictions_figure.predictions()
+    predict(zero=6)
+    compare("zero", measured=0)
+    below = predictions_figure.predictions()
+    assert alone.alt == "1 prediction, 0 exact."
+    assert exact.alt.startswith("2 predictions, 1 exact. zero: you 0 · measured 0")
+    assert below.alt.endswith("zero: you 6 · measured 0 · off by 6.")
+    assert len({alone.png, exact.png, below.png}) == 3
+
+
+def test_the_figure_of_nothing_but_zeros() -> None:
+    predict(zero=6)
+    compare("zero", measured=0)
+    assert predictions_figure.predictions().png

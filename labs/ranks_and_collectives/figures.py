@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, Rectangle
-from matplotlib.ticker import NullLocator
+from matplotlib.patches import FancyArrowPatch, Patch, Rectangle
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from labs import figure
 from labs.figure import BLUE, COLOURS, HATCHES, ORANGE, RED, Picture
-from labs.predictions import gaps
+from labs.folded import Folded
+from labs.predictions_figure import predictions as predictions
 from labs.ranks_and_collectives.collectives import COLLECTIVES, Blocks, read
 from labs.ranks_and_collectives.cost import Timed
 from labs.result import Result
@@ -30,14 +31,18 @@ def collectives(result: Result) -> Picture:
     values = result.run.values
     if len(values) > _SHOWN:
         raise ValueError(f"the picture is for up to {_SHOWN} ranks, this run has {len(values)}")
-    drawn = Figure(figsize=(7.0, 6.8), dpi=110, layout="constrained")
+    drawn = Figure(figsize=(7.0, 7.2), dpi=110, layout="constrained")
     for place, one in enumerate(COLLECTIVES.values()):
         ax = drawn.add_subplot(4, 2, place + 1)
         held = [value["collectives"][one.op] for value in values]
         _panel(ax, [read(h["before"]) for h in held], [read(h["after"]) for h in held])
         ax.set_title(f"{one.op}: {one.says}", fontsize=8.5, loc="left")
-    drawn.suptitle("A block has the stripe of the rank it comes from; a sum has all stripes",
-                   fontsize=10)  # fmt: skip
+    drawn.suptitle("A number says which block it is, the stripe which rank it comes from; a sum "
+                   "has all stripes", fontsize=9.5)  # fmt: skip
+    stripes = [Patch(facecolor=COLOURS[rank], hatch=HATCHES[rank] * 2, edgecolor="white", lw=0,
+                     label=f"from rank {rank}") for rank in range(len(values))]  # fmt: skip
+    drawn.legend(handles=stripes, loc="outside lower center", ncols=len(stripes), frameon=False,
+                 fontsize=8)  # fmt: skip
     told = "; ".join(f"{one.op}: {one.says}" for one in COLLECTIVES.values())
     return figure.picture(
         drawn,
@@ -64,15 +69,15 @@ def _panel(ax: Axes, before: list[Blocks], after: list[Blocks]) -> None:
 
 
 def _block(ax: Axes, x: float, y: float, stamp: tuple[int, ...]) -> None:
-    """A stripe for each rank that is in the block, in that rank's place, and the block's number."""
+    """The block's number, from 0, and below it a stripe for each rank that is in it."""
     width = 0.9 / len(stamp)
     for rank, number in enumerate(stamp):
         if number:
-            ax.add_patch(Rectangle((x + rank * width, y), width, 0.8, facecolor=COLOURS[rank],
-                                   hatch=HATCHES[rank] * 2, edgecolor="white", lw=0))  # fmt: skip
+            ax.add_patch(Rectangle((x + rank * width, y + 0.48), width, 0.32,
+                                   facecolor=COLOURS[rank], hatch=HATCHES[rank] * 2,
+                                   edgecolor="white", lw=0))  # fmt: skip
     ax.add_patch(Rectangle((x, y), 0.9, 0.8, facecolor="none", edgecolor="black", lw=0.7))
-    ax.text(x + 0.45, y + 0.4, str(max(stamp)), ha="center", va="center", fontsize=7,
-            bbox=dict(facecolor="white", edgecolor="none", pad=0.6))  # fmt: skip
+    ax.text(x + 0.45, y + 0.25, str(max(stamp) - 1), ha="center", va="center", fontsize=7.5)
 
 
 def times(result: Result) -> Picture:
@@ -86,10 +91,10 @@ def times(result: Result) -> Picture:
     for ax, one in zip(axes, shown, strict=True):
         _times(ax, one)
     for ax in axes[4:]:
-        ax.set_xlabel("KiB", fontsize=8)
+        ax.set_xlabel("size of the tensor", fontsize=8)
     for ax in axes[::4]:
         ax.set_ylabel("ms", fontsize=8)
-    drawn.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4,
+    drawn.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2,
                  frameon=False, fontsize=8)  # fmt: skip
     drawn.suptitle(f"{t} ranks: measured, and what α and β of a ping-pong say", fontsize=10)
     told = ", ".join(
@@ -109,36 +114,30 @@ def _times(ax: Axes, one: Timed) -> None:
         for size in sizes
     ]
     ax.plot(x, [1e3 * one.formula(s) for s in sizes], "-", color=BLUE, lw=1.2,
-            label="formula, own links")  # fmt: skip
+            label="formula: own links")  # fmt: skip
     ax.plot(x, [1e3 * one.simulated(s) for s in sizes], "--", color=ORANGE, lw=1.4,
-            label="simulator, shared cores")  # fmt: skip
-    ax.plot(x, [1e3 * f for f in fitted], ":", color="grey", lw=1.2, label="its own α, β")
+            label="simulator: shared cores")  # fmt: skip
+    ax.plot(x, [1e3 * f for f in fitted], ":", color="grey", lw=1.2, label="fit to the dots")
     ax.vlines(x, [1e3 * p.seconds for p in one.points], [1e3 * p.median for p in one.points],
               color=RED, lw=0.8)  # fmt: skip
     ax.plot(x, [1e3 * p.seconds for p in one.points], "o", color=RED, ms=3.5,
-            label="measured (best to median)")  # fmt: skip
+            label="measured: best try, line to the median")  # fmt: skip
     ax.set(xscale="log", yscale="log")
-    ax.set_xticks([1, 64, 4096], ["1", "64", "4096"], fontsize=7)
+    ax.xaxis.set_major_locator(FixedLocator([1, 64, 1024, 8192]))
+    ax.set_xticklabels(["1 KiB", "64", "1 MiB", "8"])
     ax.xaxis.set_minor_locator(NullLocator())
-    ax.tick_params(axis="y", labelsize=7)
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda ms, _: f"{ms:g}"))
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.tick_params(labelsize=7)
+    ax.grid(axis="y", color="#DDDDDD", lw=0.5)
     ax.spines[["top", "right"]].set_visible(False)
     ax.set_title(one.op, fontsize=8.5)
 
 
-def predictions() -> Picture | None:
-    """Every prediction so far against its measurement, as measured = 1; a sentence without any."""
-    made = [c for c in gaps() if c.gap is not None]
-    if not made:
-        print("No predictions yet. Put numbers in the predict(...) cells and run this one again.")
-        return None
-    drawn, (ax,) = figure.axes(height=1.0 + 0.3 * len(made))
-    ax.margins(y=0.2)
-    for i, one in enumerate(made):
-        ax.plot([1, 1 + one.gap], [i, i], color="grey", lw=1)
-        ax.plot(1 + one.gap, i, "o", color=BLUE)
-    ax.axvline(1, color=ORANGE, lw=2)
-    ax.set_yticks(range(len(made)), [c.name for c in made], fontsize=8)
-    ax.invert_yaxis()
-    ax.set_xlabel("your prediction / measurement")
-    hit = sum(c.gap == 0 for c in made)
-    return figure.picture(drawn, f"{len(made)} predictions, {hit} of them exact.")
+def fits(result: Result) -> Folded:
+    """α and β of the ping-pong and of each collective on most ranks, folded."""
+    t = max(one.ranks for one in result.values["times"])
+    shown = [one for one in result.values["times"] if one.ranks == t]
+    lines = (f"ping-pong of 2 ranks: {shown[0].link}", *map(str, shown))
+    return Folded(f"α and β of each collective on {t} ranks", lines)

@@ -6,7 +6,7 @@ from matplotlib.patches import FancyArrowPatch, Patch, Rectangle
 
 from labs import figure, formulas
 from labs.figure import BLUE, COLOURS, GREEN, HATCHES, MARKERS, ORANGE, Picture
-from labs.predictions import gaps
+from labs.predictions_figure import predictions as predictions
 from labs.result import Result
 
 
@@ -150,22 +150,3 @@ def links(batch: int, length: int, d: int, element_bytes: int, ranks: int) -> Pi
         f"{link.name} {value:.2f} ms" for link, value in zip(known, times, strict=True)
     )
     return figure.picture(drawn, f"Time of a layer's tensor-parallel traffic: {told}.")
-
-
-def predictions() -> Picture | None:
-    """Every prediction so far against its measurement, as measured = 1; a sentence without any."""
-    made = [c for c in gaps() if c.gap is not None]
-    if not made:
-        print("No predictions yet. Put numbers in the predict(...) cells and run this one again.")
-        return None
-    drawn, (ax,) = figure.axes(height=1.0 + 0.3 * len(made))
-    ax.margins(y=0.2)
-    for i, one in enumerate(made):
-        ax.plot([1, 1 + one.gap], [i, i], color="grey", lw=1)
-        ax.plot(1 + one.gap, i, "o", color=BLUE)
-    ax.axvline(1, color=ORANGE, lw=2)
-    ax.set_yticks(range(len(made)), [c.name for c in made], fontsize=8)
-    ax.invert_yaxis()
-    ax.set_xlabel("your prediction / measurement")
-    hit = sum(c.gap == 0 for c in made)
-    return figure.picture(drawn, f"{len(made)} predictions, {hit} of them exact.")
