@@ -107,6 +107,21 @@ def test_the_wrong_line_and_the_wrong_rank_are_seen():
     assert seen.explained is not None
 
 
+def test_what_was_ended_before_it_broke_is_tried_again_with_more_time():
+    ring = running.ALL["ring of blocking sends"]
+    limits = []
+
+    def expected(how):
+        limits.append(how.limit)
+        return ring.expected(how)
+
+    seen = running.once(replace(ring, expected=expected), replace(WAY, limit=0.01))
+    assert limits == [0.01, 0.02, 0.04]
+    assert not seen.came and not seen.ok
+    assert running.once(replace(ring, expected=expected), WAY).ok
+    assert limits[3:] == [5.0]
+
+
 def test_values_that_are_wrong_are_seen():
     assert replace(GOOD, value=lambda how: 4.0).trial(WAY).wrong == ["values: [3.0, 3.0]"]
 

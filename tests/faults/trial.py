@@ -47,6 +47,7 @@ class Seen:
     over: float = 0.0  # beyond the limit, or after what ended it
     explained: float | None = None  # seconds from the deadlock to the return
     told: str = ""
+    came: bool = True  # whether all ranks came to the line that breaks
     judged: bool = True  # whether there is anybody to read an explanation
     wrong: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
@@ -164,7 +165,8 @@ class Fault:
             seen.wrong = [*wrong, *event.trouble()]
             seen.seconds = ended - begun if event.at is None else ended - event.at
             seen.over = seen.seconds - (how.limit if event.at is None else 0.0)
-            if self.deadlock and len(mine.noted("at")) == how.ranks:
+            seen.came = len(mine.noted("at")) == how.ranks
+            if self.deadlock and seen.came:
                 seen.explained = ended - max(mine.noted("at").values())
             seen.told = told
             seen.wrong += said.complaints(self.expected(how), found, told, culprit)
