@@ -44,12 +44,18 @@ def reference(name: str, mine: Callable | Source | None = None) -> Callable | So
 
 def attempted(function: Callable | Source) -> bool:
     """Whether a function does something: its body is more than a docstring and a placeholder."""
+    found = definition(function)
+    return found is None or not is_stub(found)
+
+
+def definition(function: Callable | Source) -> ast.FunctionDef | None:
+    """The text of a function as a syntax tree; None where it cannot be read."""
     tree = _tree(function)
     if tree is None:
-        return True
+        return None
     name = function.__name__
     found = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == name]
-    return not found or not is_stub(found[-1])
+    return found[-1] if found else None
 
 
 def stubs_used(function: Callable | Source, names: Iterable[str]) -> list[str]:

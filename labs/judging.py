@@ -13,11 +13,21 @@ from labs.ranks.ship import Source
 
 FORMULA = "values"  # the one property of a formula
 _LIMIT = 30.0  # seconds
+_GOT = "got"  # the values of a formula so far
 
 
 def not_reached(properties: Sequence[str], first: Verdict) -> list[Verdict]:
     """Nothing but the first property was reached."""
     return [first, *(Verdict(name, NOT_REACHED) for name in properties[1:])]
+
+
+_NOISE = re.compile(r"^(rank \d+: )?(terminate called after throwing|\s*what\(\):)")
+
+
+def _said(failed: ranks.RunFailed) -> str:
+    """What the ranks printed, without a native abort's own words: the doctor has put it better."""
+    lines = failed.run.output.splitlines()
+    return "\n".join(line for line in lines if not _NOISE.match(line))
 
 
 def broke(
@@ -34,41 +44,50 @@ def broke(
     hint = hint or (found.advice if found else "")
     picture = found.picture() if found else None
     told = f"{where}\n{why}" if where else why
-    first = Verdict(properties[0], FAILED, told, hint, failed.run.output, picture)
+    first = Verdict(properties[0], FAILED, told, hint, _said(failed), picture)
     return not_reached(properties, first)
 
 
 def formula_on_rank(function: Callable, points: list[tuple]) -> list[float]:
     """On a rank: the formula at each point. Raises TypeError for what is not a real number."""
-    got = [function(*point) for point in points]
-    for point, value in zip(points, got, strict=True):
+    got = []
+    for point in points:
+        ranks.keep(_GOT, got)  # if it raises at this point, or never ends
+        value = function(*point)
         if isinstance(value, bool) or not isinstance(value, Real):
-            raise TypeError(f"for {point} the function returned {value!r}, not a number")
-    return [float(value) for value in got]
+            raise TypeError(f"the function returned {value!r}, not a number")
+        got.append(float(value))
+    return got
 
 
 def judge_formula(
     function: Callable | Source,
     points: list[tuple],
     formula: Callable[..., float],
-    told: Callable[..., str],
+    inputs: Callable[..., str],
+    unit: str = "",
+    *,
     hint: Callable[[tuple, float], str] = lambda point, value: "",
     smallest: float = 1.0,
 ) -> list[Verdict]:
     """A formula runs on one rank: a process of its own, with a limit and the learner's own line.
 
-    told(*point, got, expected): the numbers of a point in words, with units; hint(point, got): what
+    inputs(*point): the numbers of a point in words; unit: that of the value; hint(point, got): what
     a wrong value probably forgot. Equal means within 1e-9 of the value, or of `smallest`.
     """
     try:
         run = ranks.launch(formula_on_rank, 1, args=(function, points), limit=_LIMIT, status=False)
+        got, output, end = run.values[0], run.output, [Verdict(FORMULA, PASSED, output=run.output)]
     except ranks.RunFailed as failed:
-        return broke((FORMULA,), failed)
+        got = failed.run.kept[0].get(_GOT) if failed.run.kept else None
+        where = "" if got is None else inputs(*points[len(got)])
+        got, output, end = got or [], failed.run.output, broke((FORMULA,), failed, where=where)
     except ValueError as refused:  # it cannot be sent to a rank
         return [Verdict(FORMULA, FAILED, str(refused))]
-    for point, value in zip(points, run.values[0], strict=True):
+    for point, value in zip(points, got, strict=False):  # a wrong value goes before what broke
         want = formula(*point)
         if not abs(value - want) <= 1e-9 * max(abs(want), smallest):
-            words = told(*point, value, want)
-            return [Verdict(FORMULA, FAILED, words, hint(point, value), run.output)]
-    return [Verdict(FORMULA, PASSED, output=run.output)]
+            numbers = f"got {value:,.9g}, expected {want:,.9g}"
+            words = f"{inputs(*point)}: {numbers}{' ' + unit if unit else ''}"
+            return [Verdict(FORMULA, FAILED, words, hint(point, value), output)]
+    return end

@@ -1,10 +1,12 @@
-"""Answers to notebook 00: two ranks that swap tensors, a ring that shifts them, and what it costs.
+"""Answers to notebook 00: two ranks that swap tensors, a ring that shifts them, ring or tree.
 
 The picture to hold in mind: a send ends when its receiver takes the message. Where everybody sends
 first, nobody receives. So a rank posts its send and its receive together, and then waits for both.
 """
 
 from __future__ import annotations
+
+import math
 
 import torch
 import torch.distributed as dist
@@ -50,13 +52,13 @@ def ring_shift(x: torch.Tensor) -> torch.Tensor:
     return received
 
 
-def all_reduce_seconds(payload: float, ranks: int, alpha: float, beta: float) -> float:
-    """Seconds of a ring all-reduce of `payload` bytes by the α–β model.
+def ring_pays_from(ranks: int, alpha: float, beta: float) -> float:
+    """Bytes of the tensor from which on a ring all-reduce is as fast as a tree, or faster.
 
-    payload  bytes of the tensor
-    ranks    size of the group, 1 or more; each rank has a link of its own
+    ranks    size of the group, 2 or more; each rank has a link of its own
     alpha    seconds that each message takes, however small
     beta     seconds for each byte of it
     """
-    steps = 2 * (ranks - 1)
-    return steps * alpha + steps / ranks * payload * beta
+    ring, tree = 2 * (ranks - 1), 2 * math.ceil(math.log2(ranks))  # steps
+    # ring·(α + β·n/t) = tree·(α + β·n), solved for n
+    return (ring - tree) * alpha / ((tree - ring / ranks) * beta)

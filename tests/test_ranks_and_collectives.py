@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from labs import formulas, ranks, topics
 from labs import ranks_and_collectives as lab
 from labs.cli import main
-from labs.ranks_and_collectives import accounts, algorithms, figures, simulator
+from labs.ranks_and_collectives import accounts, algorithms, figures, hello, simulator
 from labs.ranks_and_collectives.collectives import COLLECTIVES, block, read, stamped, total
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,6 +54,12 @@ class TestResult:
                 assert read(held["before"]) == one.before(rank, 4)
                 assert read(held["after"]) == one.after(rank, 4)
 
+    def test_where_blocks_came_from(self, four) -> None:
+        for rank in range(4):
+            assert lab.blocks_after(four, "all_to_all", rank) == [(r, rank) for r in range(4)]
+            assert lab.blocks_after(four, "scatter", rank) == [(0, rank)]
+        assert lab.blocks_after(four, "gather", 1) == []
+
     def test_a_block_in_the_wrong_place_is_seen(self, four) -> None:
         """The check of the blocks fails for each way in which a result can be wrong."""
         held = four.run.values[2]["collectives"]["all_to_all"]
@@ -86,6 +92,9 @@ class TestResult:
         assert figures.collectives(four).png != drawn.png
         held["after"] = kept
         assert figures.collectives(four).png == drawn.png
+        table = figures.fits(four)
+        assert len(table.lines) == 1 + len(COLLECTIVES) and "t=2" not in repr(table)
+        assert "<details>" in table._repr_html_() and "off by" in repr(table)
         timed = four.plot()
         assert "4 ranks" in timed.alt and "simulator" in timed.alt
 
@@ -107,6 +116,24 @@ def test_by_hand_with_plain_torchrun(capsys) -> None:
     ranks.torchrun("labs.ranks_and_collectives", ranks=2, lines=1)
     told = capsys.readouterr().out
     assert re.search(r"ranks_and_collectives: (\d+) of \1 checks ok", told), told
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("world", [1, 3])
+def test_hello_comes_in_the_order_of_the_ranks(world: int, capsys) -> None:
+    ranks.torchrun("labs.ranks_and_collectives.hello", ranks=world)
+    told = capsys.readouterr().out.splitlines()
+    assert [line for line in told if line.startswith("I am")] == [
+        f"I am rank {rank} of {world}" for rank in range(world)
+    ]
+
+
+def test_hello_without_torchrun_says_how(monkeypatch, capsys) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    hello.main()
+    assert "torchrun --nproc-per-node 2 -m labs.ranks_and_collectives.hello" in (
+        capsys.readouterr().out
+    )
 
 
 def test_by_hand_without_torchrun_says_how() -> None:

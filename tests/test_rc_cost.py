@@ -10,7 +10,7 @@ from labs import formulas
 from labs.ranks_and_collectives import cost, simulator
 from labs.ranks_and_collectives.algorithms import Message
 from labs.ranks_and_collectives.cost import Fit, Point, Timed
-from solutions.ranks_and_collectives import all_reduce_seconds
+from solutions.ranks_and_collectives import ring_pays_from
 
 SIZES = [2**k for k in range(10, 24, 2)]
 alphas = st.floats(1e-6, 1e-3)
@@ -40,11 +40,30 @@ def test_neither_is_ever_negative(seconds) -> None:
 
 
 @given(payload=st.integers(0, 10**8), t=st.integers(1, 64), alpha=alphas, beta=betas)
-def test_the_formula_of_the_exercise(payload: int, t: int, alpha: float, beta: float) -> None:
+def test_seconds_and_bytes_of_a_ring(payload: int, t: int, alpha: float, beta: float) -> None:
     wanted = formulas.ring_all_reduce_seconds(payload, t, alpha, beta)
-    assert all_reduce_seconds(payload, t, alpha, beta) == pytest.approx(wanted, rel=1e-12)
     sent = formulas.ring_all_reduce_bytes(payload, t)
     assert wanted == pytest.approx(2 * (t - 1) * alpha + sent * beta, rel=1e-12)
+
+
+@given(t=st.integers(2, 200), alpha=alphas, beta=betas)
+def test_ring_or_tree(t: int, alpha: float, beta: float) -> None:
+    """Where they are equal the ring begins to win: above it, not below."""
+    at = formulas.ring_pays_from(t, alpha, beta)
+    assert ring_pays_from(t, alpha, beta) == pytest.approx(at, rel=1e-12)
+
+    def ahead(payload: float) -> float:
+        tree = formulas.tree_all_reduce_seconds(payload, t, alpha, beta)
+        return tree / formulas.ring_all_reduce_seconds(payload, t, alpha, beta)
+
+    assert ahead(at) == pytest.approx(1, rel=1e-9) or at == 0
+    assert ahead(2 * at + 1) > 1 and (at == 0 or ahead(at / 2) < 1)
+
+
+def test_ring_or_tree_needs_two_ranks() -> None:
+    assert formulas.ring_pays_from(2, 1e-5, 1e-9) == 0
+    with pytest.raises(ValueError, match="2 ranks or more; 1 was"):
+        formulas.ring_pays_from(1, 1e-5, 1e-9)
 
 
 class TestSimulator:

@@ -17,7 +17,7 @@ from labs import ranks
 from labs.exercise import FAILED, PASSED, exercises, judged
 from labs.ranks_and_collectives import exercises as own
 from labs.ranks_and_collectives import faults, trial
-from tests.mutants.ranks_and_collectives import MUTANTS, RIGHT, Wrong, source
+from tests.mutants.ranks_and_collectives import MUTANTS, ONE_AFTER_THE_OTHER, RIGHT, Wrong, source
 
 NAMES = list(exercises("ranks_and_collectives"))
 
@@ -35,6 +35,8 @@ def test_answer_passes(name: str) -> None:
 def test_other_right_ways_pass(way: str) -> None:
     card = judged(source(*RIGHT[way]))
     assert card.ok, card
+    slow = RIGHT[way][1] is ONE_AFTER_THE_OTHER
+    assert slow == any("in 4 rounds; posting does it in one" in told for told in card.advice), card
 
 
 @pytest.mark.ranks
@@ -46,6 +48,17 @@ def test_wrong_answers_fail_and_are_named(wrong: Wrong) -> None:
     assert not card.ok and set(wrong.fails) <= failed, card
     assert all(word.lower() in told for word in wrong.hint), card
     assert not wrong.waits or card.seconds < trial.LIMIT  # nobody waited for the limit
+    assert not wrong.not_told or wrong.not_told not in repr(card), card
+    assert {v.name for v in card.verdicts if v.state == PASSED} >= set(wrong.holds), card
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("body", ["1 / (ranks - 4)", "[][ranks]", "None"])
+def test_a_formula_that_raises_says_where(body: str) -> None:
+    card = judged(
+        source("ring_pays_from", f"def ring_pays_from(ranks, alpha, beta): return {body}")
+    )
+    assert "4 ranks, α = " in repr(card) and "Error" in repr(card), card
 
 
 @pytest.mark.ranks
@@ -70,7 +83,7 @@ def test_both_send_first_ends_in_words(large: bool) -> None:
 @pytest.mark.parametrize("world", [2, 3, 4])
 def test_a_ring_of_large_tensors(world: int) -> None:
     """D13: 8 MiB a rank, no hang, every number is the left neighbour's."""
-    case = own.cases("ring_shift", 5)[world - 1]
+    case = own.cases("ring_shift", 5)[world - 2]
     assert case.ranks == world and case.tries[1].payload == 2**23
     seen = trial.run(answers.ring_shift, case)
     for rank, told in enumerate(seen.told[1]):
@@ -81,7 +94,7 @@ def test_a_ring_of_large_tensors(world: int) -> None:
 def test_the_cases_hold_what_hides_faults() -> None:
     """Odd rings, one rank, 8 MB, whole numbers, and partners of the same parity."""
     ring = own.cases("ring_shift", 1)
-    assert [case.ranks for case in ring] == [1, 2, 3, 4]
+    assert [case.ranks for case in ring] == [2, 3, 4, 1]  # the odd one last
     assert all(case.tries[-1].payload == 2**23 for case in ring)
     assert {one.dtype for case in ring for one in case.tries} >= {torch.int64, torch.float32}
     pairs = own.cases("exchange", 1)[1].peers
@@ -100,7 +113,7 @@ def test_every_number_says_whose_it_is() -> None:
 
 def test_mixed_tensors_are_told_apart() -> None:
     """A message that was overwritten on its way: half of one rank, half of another."""
-    case = own.cases("ring_shift", 3)[2]
+    case = own.cases("ring_shift", 3)[1]
     given = [[trial.made(case.tries[0], rank, 3) for rank in range(3)]]
     mixed = given[0][0].clone()
     mixed[0] = given[0][1][0]
@@ -118,7 +131,7 @@ def test_each_exercise_has_mutants_and_hints(name: str) -> None:
 
 def test_a_passed_property_says_what_was_sent() -> None:
     verdict = own._traffic(
-        trial.Seen(own.cases("ring_shift", 1)[0], [[], []], _Ledger(), "", [], [])
+        trial.Seen(own.cases("ring_shift", 1)[-1], [[], []], _Ledger(), "", [], [])
     )
     assert verdict.state == PASSED and verdict.detail == "nothing sent"
 

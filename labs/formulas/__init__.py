@@ -21,8 +21,10 @@ from labs.formulas.collectives import (
     ring_all_reduce_bytes,
     ring_all_reduce_seconds,
     ring_broadcast_bytes,
+    ring_pays_from,
     ring_reduce_scatter_bytes,
     send_bytes,
+    tree_all_reduce_seconds,
 )
 from labs.formulas.links import (
     INFINIBAND_FAST,
@@ -112,6 +114,7 @@ __all__ = [
     "ring_all_reduce_bytes",
     "ring_all_reduce_seconds",
     "ring_broadcast_bytes",
+    "ring_pays_from",
     "ring_reduce_scatter_bytes",
     "seconds_over_link",
     "send_bytes",
@@ -126,6 +129,7 @@ __all__ = [
     "tp_layer_bytes",
     "tp_layer_payload",
     "tp_layer_seconds",
+    "tree_all_reduce_seconds",
     "vocab_loss_bytes",
     "vocab_loss_payload",
     "vocab_parameters",

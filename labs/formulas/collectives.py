@@ -105,3 +105,21 @@ def collective_seconds(op: str, whole: float, ranks: int, alpha: float, beta: fl
 def ring_all_reduce_seconds(payload: float, ranks: int, alpha: float, beta: float) -> float:
     """Seconds of a ring all-reduce: 2(t-1)·α + 2(t-1)/t·payload·β."""
     return collective_seconds("all_reduce", payload, ranks, alpha, beta)
+
+
+def tree_all_reduce_seconds(payload: float, ranks: int, alpha: float, beta: float) -> float:
+    """Seconds of an all-reduce up a binomial tree and down again: 2·⌈log2 t⌉·(α + β·payload)."""
+    need_ranks(ranks)
+    return 2 * (ranks - 1).bit_length() * message_seconds(payload, alpha, beta)
+
+
+def ring_pays_from(ranks: int, alpha: float, beta: float) -> float:
+    """Bytes of the tensor for which the ring and the tree take equally long; above, the ring wins.
+
+    α/β · (t-1-L) / (L - (t-1)/t), L = ⌈log2 t⌉: where the two formulas above are equal. Raises
+    ValueError for one rank, on which neither sends anything.
+    """
+    if ranks < 2:
+        raise ValueError(f"A ring and a tree differ on 2 ranks or more; {ranks} was asked for.")
+    deep = (ranks - 1).bit_length()
+    return alpha / beta * (ranks - 1 - deep) / (deep - (ranks - 1) / ranks)

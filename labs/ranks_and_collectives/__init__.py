@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from labs import ranks
 from labs.ranks import Run
 from labs.ranks_and_collectives import accounts
+from labs.ranks_and_collectives.collectives import COLLECTIVES, origins, read
 from labs.ranks_and_collectives.on_rank import BYTES, TIMES, on_rank
 from labs.result import Result
 
@@ -24,7 +25,10 @@ SECTIONS = ("collectives", BYTES, TIMES)
 SIZES = (2**10, 2**13, 2**16, 2**19, 2**21, 2**23)
 """Bytes of the whole tensor, 1 KiB to 8 MiB."""
 LARGEST = 2**28
-__all__ = ["SECTIONS", "SIZES", "TOPIC", "Result", "command", "run", "take"]
+OPERATIONS = tuple(COLLECTIVES)
+__all__ = [
+    "OPERATIONS", "SECTIONS", "SIZES", "TOPIC", "Result", "blocks_after", "command", "run", "take",
+]  # fmt: skip
 
 
 def command(ranks: int = 4) -> str:
@@ -83,6 +87,15 @@ def take(result: Result, run: Run, sections: tuple[str, ...], sizes: tuple[int, 
     result.notes += map(str, found)
     if run.backend != "gloo":
         result.notes.append("steps as in gloo's algorithms: NCCL chooses its own, by size")
+
+
+def blocks_after(result: Result, op: str, rank: int) -> list[tuple[int, int]]:
+    """(rank, block) of each block that `rank` holds after `op`: where it came from, from 0.
+
+    Read off the tensor that came back. A sum names the first of its ranks.
+    """
+    held = result.run.values[rank]["collectives"][op]["after"]
+    return origins(read(held))
 
 
 def _sections(only: Iterable[str] | str | None) -> tuple[str, ...]:

@@ -141,3 +141,12 @@ def stamped(blocks: Blocks) -> torch.Tensor | None:
 def read(held: torch.Tensor | None) -> Blocks:
     """The blocks of a tensor that came back."""
     return [] if held is None else [tuple(map(int, row)) for row in held.tolist()]
+
+
+def origins(blocks: Blocks) -> list[tuple[int, int]]:
+    """(rank, number) of each block, both from 0; of a sum the first rank that is in it."""
+    found = []
+    for one in blocks:
+        rank = next(place for place, number in enumerate(one) if number)
+        found.append((rank, one[rank] - 1))
+    return found

@@ -35,7 +35,7 @@ class Fit:
 
     def __str__(self) -> str:
         rate = f"{1e-9 / self.beta:.1f} GB/s" if self.beta else "no limit"
-        return f"α {self.alpha * 1e6:.0f} µs, 1/β {rate}, residual {self.residual:.0%}"
+        return f"α {self.alpha * 1e6:.0f} µs, 1/β {rate}, off by {self.residual:.0%}"
 
 
 def fit(points: Sequence[tuple[int, float, float]]) -> Fit:

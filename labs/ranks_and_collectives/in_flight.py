@@ -43,6 +43,7 @@ class Log:
 
     flights: list[Flight] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
+    received_first: bool = False  # whether a send began only after a receive was over
 
     def note(self, fault: str) -> None:
         if fault not in self.faults:
@@ -57,6 +58,8 @@ class Log:
                 self.note(f"a receive writes into a tensor that is still being {what}")
             elif flight.kind == "recv":
                 self.note("a tensor is sent that a message is still arriving in")
+        if kind == "send" and any(f.kind == "recv" and f.over for f in self.flights):
+            self.received_first = True
         flight = Flight(kind, tensor, tensor._version)
         self.flights.append(flight)
         return flight

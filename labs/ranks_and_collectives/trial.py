@@ -53,12 +53,17 @@ class Case:
         """Messages that each rank sends."""
         return int(self.ranks > 1)
 
+    @property
+    def world(self) -> str:
+        """How many ranks, in words."""
+        return f"{self.ranks} {'rank' if self.ranks == 1 else 'ranks'}"
+
     def label(self, number: int) -> str:
-        plural = "rank" if self.ranks == 1 else "ranks"
+        """The world and the tensors of one try, in words."""
         pairs = ""
         if self.peers and self.ranks > 2:
             pairs = ", pairs " + " and ".join(f"{a}–{b}" for a, b in enumerate(self.peers) if a < b)
-        return f"{self.ranks} {plural}{pairs}, {self.tries[number]}"
+        return f"{self.world}{pairs}, {self.tries[number]}"
 
 
 def made(one: Try, rank: int, seed: int) -> torch.Tensor:
@@ -80,6 +85,7 @@ class Told:
     changed: bool
     shares: bool  # whether the output lies in x's own memory
     faults: list[str]
+    received_first: bool = False  # it sent only after it had received
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,7 @@ class Seen:
     def calls(self, number: int, rank: int) -> list[tuple[str, int, int]]:
         """(operation, calls, payload bytes) of one rank in one try."""
         rows = self.ledger.where(section=f"try {number}", rank=rank).rows
-        return [(row.op, row.count, row.payload_bytes) for row in rows if row.op != "barrier"]
+        return [(row.op, row.count, row.payload_bytes) for row in rows]
 
 
 def on_rank(
@@ -116,7 +122,7 @@ def on_rank(
         shares = not odd and out.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
         found.append(
             dict(out=torch.empty(0) if odd else out, odd=odd, shares=shares, faults=log.faults,
-                 changed=not torch.equal(x, before))
+                 changed=not torch.equal(x, before), received_first=log.received_first)
         )  # fmt: skip
     return found
 

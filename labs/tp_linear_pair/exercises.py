@@ -80,15 +80,17 @@ def _judge_allreduce_bytes(function: Callable | Source, seed: int) -> list[Verdi
     draw = random.Random(seed)
     asked = [(4096, 1), (4096, 2), (960, 3), (draw.randrange(1, 10**6) * 8, 4), (10, 3), (2.5, 4)]
 
-    def told(payload: float, size: int, got: float, want: float) -> str:
-        return f"payload {payload:,} bytes, {size} ranks: got {got:,.9g}, expected {want:,.9g}"
+    def inputs(payload: float, size: int) -> str:
+        return f"payload {payload:,} bytes, {size} rank{'s' * (size > 1)}"
 
     def rounded(point: tuple, got: float) -> str:
         payload, size = point
         near = abs(got - formulas.ring_all_reduce_bytes(payload, size)) < 2 * size
         return _ROUNDED if payload in (10, 2.5) and near else ""
 
-    return judge_formula(function, asked, formulas.ring_all_reduce_bytes, told, rounded)
+    return judge_formula(
+        function, asked, formulas.ring_all_reduce_bytes, inputs, "bytes", hint=rounded
+    )
 
 
 def _graded(
