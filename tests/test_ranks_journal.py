@@ -90,9 +90,11 @@ def test_waits_of_two_threads(tmp_path, pair):
 
     one, _ = pair
     number = one.post("recv", 1, peer=1)
-    other = threading.Thread(target=lambda: (one.wait(number), done.wait()))
-    done = threading.Event()
+    begun, done = threading.Event(), threading.Event()
+    steps = lambda: (one.wait(number), begun.set(), done.wait())  # noqa: E731
+    other = threading.Thread(target=steps, daemon=True)
     other.start()
+    begun.wait()
     one.wait(one.post("recv", 1, peer=1, tag=1))
     zero = stands(tmp_path)[0]
     assert (len(zero.waits), zero.threads) == (2, 2)
@@ -160,3 +162,40 @@ class TestMisfits:
         self_test = TestMisfits()
         with pytest.raises(ValueError, match="not enough values"):
             self_test.test_long_ago_is_known_from_the_checksum(tmp_path, pair)
+
+
+class TestWhatWasRefused:
+    def test_a_call_that_never_began_was_never_made(self, tmp_path, pair):
+        one, two = pair
+        refused = one.post("send", 1, peer=1, payload=999)
+        one.take_back(refused)
+        one.post("send", 1, peer=1, payload=8)
+        two.post("recv", 1, peer=0, payload=8)
+        zero = stands(tmp_path)[0]
+        assert list(zero.counts.values()) == [1]
+        assert [call.payload for call in zero.calls.values()] == [8]
+        assert misfits(stands(tmp_path)) == []
+
+    def test_a_wait_that_ended_in_an_error_is_none_any_more(self, tmp_path, pair):
+        one, _ = pair
+        number = one.post("recv", 1, peer=1)
+        one.wait(number)
+        one.broke_off(number)
+        zero = stands(tmp_path)[0]
+        assert zero.waits == ()
+        assert [wait.call.op for wait in zero.broken] == ["recv"]
+        assert not zero.stands_still
+
+    def test_slots_of_threads_that_are_gone_are_used_again(self, tmp_path, pair):
+        import threading
+
+        one, _ = pair
+        number = one.post("recv", 1, peer=1)
+        for _ in range(writing.THREADS + 4):
+            thread = threading.Thread(target=lambda: (one.wait(number), one.go_on()))
+            thread.start()
+            thread.join()
+        one.wait(number)
+        zero = stands(tmp_path)[0]
+        assert zero.complete
+        assert zero.stands_still

@@ -26,6 +26,7 @@ class Group:
     position: int  # this rank's place in the group
     backend: str
     number: int  # in the journal
+    bounded: bool = False  # its calls end after a time of their own, shorter than the run's limit
 
 
 def tensors_in(value: object) -> list[torch.Tensor]:
@@ -54,11 +55,20 @@ def _own_share(call: wire.Call, args: tuple, position: int) -> float | None:
 _MOST_COSTS = 4096
 
 
+def _seconds(group: dist.ProcessGroup) -> float:
+    """After how long the group's calls end by themselves; endless where that is not known."""
+    try:
+        backend = group._get_backend(group._device_types[0])
+        return backend.options._timeout.total_seconds()
+    except (AttributeError, IndexError, RuntimeError):
+        return float("inf")
+
+
 class Book:
     """Rows of calls, kept summed up; single events only inside `timeline`."""
 
-    def __init__(self, rank: int, journal: Journal) -> None:
-        self.rank, self.journal = rank, journal
+    def __init__(self, rank: int, journal: Journal, limit: float = 0.0) -> None:
+        self.rank, self.journal, self.limit = rank, journal, limit  # limit: of the run, seconds
         self.axes: dict[str, str] = {}
         self.section = ""
         self.phase_name: str | None = None
@@ -69,19 +79,34 @@ class Book:
         self._costs: dict[tuple, wire.Cost] = {}  # the same call comes again and again
         self._lock = threading.Lock()
 
-    def group(self, group: dist.ProcessGroup) -> Group:
+    def group(self, group: dist.ProcessGroup) -> Group | None:
+        """What is known of a process group; None for one that torch.distributed does not know."""
         name = group.group_name
         known = self._groups.get(name)
         if known is None:
-            ranks = tuple(dist.get_process_group_ranks(group))
+            try:
+                ranks = tuple(dist.get_process_group_ranks(group))
+            except (KeyError, ValueError):
+                return None
             whole = group == dist.group.WORLD
             axis = self.axes.get(name) or (
                 "world" if whole else "ranks " + ",".join(map(str, ranks))
             )
             number = self.journal.group(name, ranks, axis)
-            known = Group(axis, ranks, group.rank(), dist.get_backend(group), number)
+            known = Group(
+                axis,
+                ranks,
+                group.rank(),
+                dist.get_backend(group),
+                number,
+                _seconds(group) < self.limit,
+            )
             self._groups[name] = known
         return known
+
+    def forget_groups(self) -> None:
+        """The world was left; another one may use the same names."""
+        self._groups.clear()
 
     def name_axis(self, group: dist.ProcessGroup, axis: str) -> None:
         self.axes[group.group_name] = axis

@@ -53,7 +53,10 @@ def how(code: int | None, out_of_memory: int = 0) -> str:
         return "its exit code is not known"
     if code >= 0:
         return f"exit code {code}"
-    name = signal.Signals(-code).name
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:  # a real-time signal has no name
+        name = "which has no name"
     usually = _USUALLY.get(name)
     if name == "SIGKILL" and out_of_memory:
         usually = "memory ran out: the system killed a process for it during this run"
@@ -86,7 +89,8 @@ def _flat(lines: list[str]) -> tuple[str, ...]:
 
 def _printed(said: str, most: int) -> str:
     lines = said.splitlines()
-    most = max(most, 5)
+    if most < 3:
+        return "\nthe output of the ranks is in run.output"
     if len(lines) > most:
         left = len(lines) - most + 1
         lines = [f"[… {left} more lines: run.output has all …]", *lines[left:]]
@@ -133,6 +137,10 @@ class _Ending:
         if seen.why == "limit" and (needs := stuck(seen.stands)):  # at the last moment
             return explain.of_stuck(seen.stands, needs, seen.looks, self.places)
         if seen.why == "limit":
+            alone = [replace(s, threads=len(s.waits)) for s in seen.stands]
+            if needs := stuck(alone):
+                found = explain.of_stuck(alone, needs, seen.looks, self.places)
+                return replace(found, why=f"{found.why}, unless another thread of theirs acts")
             states = {rank: self.traces.state_of(rank) for rank in range(self.ranks)}
             return explain.at_limit(
                 seen.limit, seen.stands or self.stands, seen.looks, self.places, states
@@ -146,12 +154,22 @@ class _Ending:
     def _well(self) -> Diagnosis | None:
         """All ranks returned; yet what they sent may not have been what was received."""
         found = misfits(self.stands)
-        if found:
+        for one in found:
+            if one.harmless:
+                a, b = one.calls
+                self._note(
+                    f"rank {one.ranks[0]} has {a.dtype} where rank {one.ranks[1]} has {b.dtype}, "
+                    f"in {a.op}: of the same size, so the bytes arrived as they were"
+                )
+        if found := [one for one in found if not one.harmless]:
             return explain.of_misfits(found, self.ranks, self.places)
         for sender, receiver, count in unmatched_sends(self.stands):
             told = f"rank {sender} sent {count} more to rank {receiver} than it received"
-            self.run.note = f"{self.run.note}; {told}" if self.run.note else told
+            self._note(told)
         return None
+
+    def _note(self, told: str) -> None:
+        self.run.note = f"{self.run.note}; {told}" if self.run.note else told
 
     def _raised(self, rank: int, error: dict) -> Diagnosis:
         self.run.culprit = rank

@@ -8,6 +8,7 @@ counts. Waits are seen at `dist.Work.wait` and at the functional wait_tensor.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -26,8 +27,12 @@ _DTYPE = {
     if isinstance(kind, torch.dtype)
 }  # fmt: skip
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+_DIRECT = ("cpu", "cuda")
+# What gloo says when its partner has gone: the call had begun.
+_PARTNER_GONE = re.compile(r"gloo/transport|by peer|Broken pipe|Socket|Timed out", re.IGNORECASE)
 _MOST_RESULTS = 4096
 _modes, _profiled = torch._C._len_torch_dispatch_stack, torch.autograd._profiler_enabled
+_transforms = torch._C._functorch.peek_interpreter_stack
 
 
 class _Thread(threading.local):
@@ -53,6 +58,9 @@ class Hooks:
             self._wrap(dist.ProcessGroup, name, self._through)
         self._wrap(dist.Work, "wait", self._waiting)
         self._wrap(c10d, "_new_group_with_tag", self._making_a_group)
+        self._worlds = 0
+        for owner in (c10d, dist):  # it has both names
+            self._wrap(owner, "init_process_group", self._joining)
 
     def remove(self) -> None:
         """Leave torch as it was."""
@@ -72,15 +80,18 @@ class Hooks:
     ) -> None:
         """One call is about to start. args: in the order of the c10d operator's."""
         here, known = self._here, self.book.group(group)
+        if known is None:  # made past torch.distributed: nothing is known of its ranks
+            here.last = None
+            return
         if here.last is not None:  # a functional call: its result is waited for, not its handle
             self._keep_results(here.last)
         handed_in = args[call.input_at]
         first = handed_in[0] if type(handed_in) is list and len(handed_in) == 1 else None
-        if first is None or not isinstance(first, torch.Tensor):
+        if type(first) in _PLAIN and first.layout is torch.strided:
+            payload = first.nbytes
+        else:
             tensors = tensors_in(handed_in)
             first, payload = tensors[0] if tensors else None, bytes_in(tensors)
-        else:
-            payload = first.nbytes
         if call.op == "barrier":
             first, payload = None, 0
         peer = args[call.peer_at] if call.peer_at is not None else None
@@ -90,7 +101,8 @@ class Hooks:
                 f"{len(known.ranks) - 1}"
             )
         number = self._write_down(call, args, known, first, payload, peer, reduction)
-        here.last = (number, self.book.post(call, args, known, payload, peer), args[0])
+        bounded = number if known.bounded else None  # its calls end by themselves
+        here.last = (number, self.book.post(call, args, known, payload, peer), args[0], bounded)
 
     def _write_down(
         self, call: wire.Call, args: tuple, group: Group, first: torch.Tensor | None, payload: int,
@@ -116,11 +128,13 @@ class Hooks:
         )
 
     def _keep_results(self, call: tuple) -> None:
-        number, event, outputs = call
+        number, event, outputs, bounded = call
         if len(self._results) > _MOST_RESULTS:
             self._results.clear()
         for tensor in tensors_in(outputs):
-            self._results[tensor.untyped_storage().data_ptr()] = (number, event)
+            if type(tensor) in _PLAIN and tensor.layout is torch.strided:
+                where = tensor.untyped_storage().data_ptr()
+                self._results[where] = (None if bounded is not None else number, event)
 
     def _direct(self, inner: Callable, method: Method) -> Callable:
         """A group's method that is booked here and goes on to the backend.
@@ -133,10 +147,20 @@ class Hooks:
         def direct(group, *args, **kwargs):  # noqa: ANN001, ANN002, ANN003, ANN202
             if not method.fits(args, kwargs) or _modes() or _profiled():
                 return through(group, *args, **kwargs)
-            asked = as_operator(args)
-            handed_in = args[0]
-            first = handed_in[0] if type(handed_in) is list and handed_in else handed_in
-            if type(first) not in _PLAIN:
+            first = args[0]
+            while type(first) is list and first:
+                first = first[0]
+            if (
+                type(first) not in _PLAIN
+                or first.device.type not in _DIRECT
+                or first.layout is not torch.strided
+                or first.is_quantized
+                or _transforms() is not None
+            ):
+                return through(group, *args, **kwargs)
+            try:
+                asked = as_operator(args)
+            except AttributeError:  # no options where options belong: torch will say so
                 return through(group, *args, **kwargs)
             # Asked for anew each time: a backend that is held here would outlive its group.
             backend = getattr(group._get_backend(first.device), method.backend)
@@ -159,14 +183,21 @@ class Hooks:
         here = self._here
         try:
             work = inner(*args, **kwargs)
-        except BaseException:  # its partner is gone, say: this is where the rank stood
+        except BaseException as error:
             if here.last is not None:
-                self.journal.wait(here.last[0])
+                number, here.last = here.last[0], None
+                if _PARTNER_GONE.search(str(error)):
+                    self.journal.broke_off(number)  # this is where the rank stood
+                else:
+                    self.journal.take_back(number)  # refused: it never began
             raise
         if here.last is not None:
-            number, event, _ = here.last
+            number, event, _, bounded = here.last
             here.last = None
-            self._works[id(work)] = number
+            if bounded is None:
+                self._works[id(work)] = number
+            else:
+                self._works.pop(id(work), None)
             if event is not None:
                 self._events[id(work)] = (work, event)
         return work
@@ -181,8 +212,12 @@ class Hooks:
                 number = None
             if number is not None:
                 journal.wait(number)
-            # A wait that ends in an error stays in the journal: that is where the rank stood.
-            done = wait(work, *args, **kwargs)
+            try:
+                done = wait(work, *args, **kwargs)
+            except BaseException:
+                if number is not None:
+                    journal.broke_off(number)
+                raise
             if number is not None:
                 journal.go_on()
             if held is not None:
@@ -197,15 +232,36 @@ class Hooks:
         if last is not None:
             self._here.last = None
             self._keep_results(last)
+        if type(tensor) not in _PLAIN or _modes() or _transforms() is not None:
+            return wait(tensor)  # traced, or under a transform: there is nothing to wait for
         found = self._results.pop(tensor.untyped_storage().data_ptr(), None)
         if found is None:
             return wait(tensor)
-        self.journal.wait(found[0])
-        result = wait(tensor)
-        self.journal.go_on()
+        if found[0] is not None:
+            self.journal.wait(found[0])
+        try:
+            result = wait(tensor)
+        except BaseException:
+            if found[0] is not None:
+                self.journal.broke_off(found[0])
+            raise
+        if found[0] is not None:
+            self.journal.go_on()
         if found[1] is not None:
             found[1]["end"] = time.time()
         return result
+
+    def _joining(self, init: Callable) -> Callable:
+        """In a second world names are given again, and ranks may have other numbers."""
+
+        def joining(*args, **kwargs):  # noqa: ANN002, ANN003, ANN202
+            self._worlds += 1
+            if self._worlds > 1:
+                self.book.forget_groups()
+                self.journal.lose()
+            return init(*args, **kwargs)
+
+        return joining
 
     def _making_a_group(self, make: Callable) -> Callable:
         """new_group returns when every rank has called it: it is a collective of the world."""
@@ -214,8 +270,15 @@ class Hooks:
             if kwargs.get("use_local_synchronization"):  # its members only
                 return make(*args, **kwargs)
             world = self.book.group(dist.group.WORLD)
-            self.journal.wait(self.journal.post("new_group", world.number))
-            made = make(*args, **kwargs)
+            if world is None or world.bounded:
+                return make(*args, **kwargs)
+            number = self.journal.post("new_group", world.number)
+            self.journal.wait(number)
+            try:
+                made = make(*args, **kwargs)
+            except BaseException:
+                self.journal.broke_off(number)
+                raise
             self.journal.go_on()
             return made
 

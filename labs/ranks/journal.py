@@ -70,12 +70,12 @@ class Journal:
         self.calls = 0
         self._map = _mapped(folder and folder / f"journal.{rank}")
         self._names = folder and folder / f"names.{rank}"
-        self._keys: dict[tuple, list[int]] = {}  # key: [where, calls, checksum]
+        self._keys: dict[tuple, list[int]] = {}  # key: [where, calls, checksum, that before]
         self._slots: dict[int, int] = {}  # thread: where its wait is written
         self._groups: dict[str, int] = {}
         self._files: dict[tuple[str, str], int] = {}
         self._code: dict[int, tuple[object, int, bool]] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may send while a call is written down
         self._library = (*_LIBRARY, os.path.dirname(os.__file__))
         self._state, self._lost = 0, 0
         self._head()
@@ -111,7 +111,7 @@ class Journal:
         dims = (*shape[:4], 0, 0, 0, 0)[:4] if max(shape, default=0) < 2**32 else (0,) * 4
         with self._lock:
             slot = self._keys.get(key) or self._new_key(key)
-            slot[1] += 1
+            slot[1], slot[3] = slot[1] + 1, slot[2]
             if kind != SEND and kind != RECV:
                 slot[2] = zlib.crc32(_TOLD.pack(*told[:2], 0, peer, payload), slot[2])
             else:
@@ -132,11 +132,11 @@ class Journal:
         number = len(self._keys)
         if number >= KEYS:  # more is not kept; the doctor then draws no conclusion
             self._lost = 1
-            return [0, 0, 0]
+            return [0, 0, 0, 0]
         at = KEYS_AT + number * KEY.size
         kind, group, peer, tag = key
         KEY.pack_into(self._map, at, kind, 0, group, peer, tag, 0, 0)
-        self._keys[key] = [at + _COUNT_AT, 0, 0]
+        self._keys[key] = [at + _COUNT_AT, 0, 0, 0]
         return self._keys[key]
 
     def wait(self, number: int) -> None:
@@ -146,19 +146,60 @@ class Journal:
         if at is None:
             at = self._new_slot(thread)
         file, line = self._where(sys._getframe(1))
-        WAIT.pack_into(self._map, at, thread, number + 1, file, len(threading._active), line)
+        # All threads that run Python, also those that the threading module does not know.
+        alive = len(sys._current_frames())
+        WAIT.pack_into(self._map, at, thread, number + 1, file, alive, line)
 
     def go_on(self) -> None:
-        """The wait of this thread is over. Not called when it ended in an error."""
+        """The wait of this thread is over."""
         at = self._slots[threading.get_ident()]
         WAIT.pack_into(self._map, at, 0, 0, 0, 0, 0)
+
+    def broke_off(self, number: int) -> None:
+        """A wait of this thread, or a call that it made, ended in an error: it waits no more.
+
+        What it was stays readable, as that of no thread: if the rank ends of it, it stood there.
+        """
+        thread = threading.get_ident()
+        at = self._slots.get(thread)
+        if at is None:
+            at = self._new_slot(thread)
+        file, line = self._where(sys._getframe(1))
+        WAIT.pack_into(self._map, at, thread, number + 1, file, 0, line)
+
+    def take_back(self, number: int) -> None:
+        """A call was refused before it began: it was never made."""
+        with self._lock:
+            at = CALLS_AT + number % CALLS * CALL.size
+            held, op, _, _, _, group, _, _, peer, tag, *_ = CALL.unpack_from(self._map, at)
+            if held != number:
+                return
+            kind = _KIND_OF_OP[op]
+            key = (kind, group, peer if SEND <= kind <= RECV else NOT_RANKED, tag)
+            slot = self._keys[key]
+            slot[1], slot[2] = slot[1] - 1, slot[3]
+            if slot[0]:
+                _COUNT.pack_into(self._map, slot[0], slot[1], slot[2])
+            CALL.pack_into(self._map, at, *([2**64 - 1] + [0] * 15))
+
+    def lose(self) -> None:
+        """From here on something is not kept, and the doctor draws no conclusion."""
+        self._lost = 1
+        self._head()
 
     def _new_slot(self, thread: int) -> int:
         with self._lock:
             number = len(self._slots)
-            if number >= THREADS:
-                number, self._lost = THREADS - 1, 1
-            self._slots[thread] = WAITS_AT + number * WAIT.size
+            if number < THREADS:
+                self._slots[thread] = WAITS_AT + number * WAIT.size
+                return self._slots[thread]
+            for other, at in self._slots.items():  # of a thread that does not wait, or is no more
+                if not WAIT.unpack_from(self._map, at)[1]:
+                    del self._slots[other]
+                    self._slots[thread] = at
+                    return at
+            self._lost = 1
+            self._slots[thread] = WAITS_AT + (THREADS - 1) * WAIT.size
         return self._slots[thread]
 
     def _where(self, frame: FrameType | None) -> tuple[int, int]:

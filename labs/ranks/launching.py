@@ -62,6 +62,7 @@ def launch(
         backend=placement.backend, device=placement.device, limit=limit, path=_import_path(),
     )  # fmt: skip
     files, labels = ship.pack(job, function, args, dict(kwargs or {}))
+    output.also_secret(env or {})
     line, folder = Status(str(placement), quiet=not status), None
     try:
         process = supervisor(mode)

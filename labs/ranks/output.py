@@ -5,6 +5,7 @@ import re
 import socket
 import sysconfig
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 _STDLIB = sysconfig.get_paths()["stdlib"]
@@ -25,10 +26,19 @@ _CONTROL = re.compile(
 )
 
 
+_of_launches: dict[str, str] = {}  # secret variables that were given to a launch
+
+
+def also_secret(env: Mapping[str, str]) -> None:
+    """Variables of one launch: their values must not show either."""
+    _of_launches.update({k: v for k, v in env.items() if _SECRET_NAME.search(k)})
+
+
 def clean(text: str, folder: Path | None = None) -> str:
     """`text` without control characters, this machine's paths and name, and secret variables."""
+    text = text.encode("utf-8", "replace").decode("utf-8")  # what no file or screen can hold
     text = _CONTROL.sub("", re.sub(r"\r\n?", "\n", text))
-    for name, value in os.environ.items():
+    for name, value in {**os.environ, **_of_launches}.items():
         if _SECRET_NAME.search(name) and len(value) >= 6:
             text = text.replace(value, f"<{name}>")
     course = str(Path(__file__).resolve().parents[2])

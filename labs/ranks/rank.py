@@ -55,9 +55,29 @@ def _error(error: BaseException, folder: Path) -> dict:
         dict(file=frame.filename, line=frame.lineno, function=frame.name, text=frame.line or "")
         for frame in told.stack
     ]
+    notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
     return dict(
-        at=time.time(), type=type(error).__name__, message=_shortened(str(told)), frames=frames
+        at=time.time(), type=type(error).__name__, message=_shortened(f"{told}{notes}"),
+        frames=frames, chain=_chain(error),
     )  # fmt: skip
+
+
+def _chain(error: BaseException | None) -> list[tuple[str, str]]:
+    """(file that raised it, message) of the error and of those that it came from."""
+    found, seen = [], set()
+    while error is not None and id(error) not in seen and len(found) < 8:
+        seen.add(id(error))
+        last = traceback.extract_tb(error.__traceback__)[-1:]
+        found.append((last[0].filename if last else "", _shortened(_said(error))))
+        error = error.__cause__ or error.__context__
+    return found
+
+
+def _said(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # a learner's __str__
+        return ""
 
 
 def _also_import_from(folders: list[str]) -> None:
@@ -105,6 +125,7 @@ def main(folder: Path) -> None:
         me.device = job["device"]
         if me.device == "cuda":
             torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        me.book.limit = job["limit"]
         me.hooks = hooks.Hooks(me.book, diary)
         on_rank.here = me
         on_rank.say("rendezvous")
@@ -115,7 +136,15 @@ def main(folder: Path) -> None:
         on_rank.say("running")
         diary.state("running")
         began = True
-        returned = function(*args, **kwargs)
+        own = os.getpid()
+        try:
+            returned = function(*args, **kwargs)
+        except SystemExit as end:
+            if end.code not in (None, 0):
+                raise
+            returned = None  # torchrun too takes that for success
+        if os.getpid() != own:  # a child that the function forked, and that came back
+            os._exit(0)
         diary.state("returned")
         value = report.plain(returned, "what the function returned")
     except BaseException as caught:

@@ -20,6 +20,9 @@ _VICTIM = re.compile(
     re.IGNORECASE,
 )
 
+_MOST_LINES = 12  # of an error's message
+_FROM_TORCH = re.compile(r"\btorch\b|labs/ranks/hooks|labs/ranks/dispatcher")
+
 
 @dataclass
 class Run:
@@ -137,6 +140,7 @@ def _tidy(error: dict, folder: Path, labels: dict[str, str]) -> None:
         own = cell is not None and frame["file"].startswith(str(folder))
         frame["own"], frame["library"] = own, output.is_library(frame["file"])
         frame["file"] = cell if own else output.clean(frame["file"], folder)
+        frame["text"] = output.clean(frame["text"], folder)
 
 
 def root_cause(errors: list[dict | None]) -> tuple[int, dict] | None:
@@ -147,8 +151,14 @@ def root_cause(errors: list[dict | None]) -> tuple[int, dict] | None:
 
 
 def is_victim(error: dict) -> bool:
-    """Whether the error says that another rank was gone."""
-    return bool(_VICTIM.search(error["message"]))
+    """Whether the error, or one that it came from, is torch's word that another rank was gone.
+
+    A learner's own error may read like that too (a file server that refused a connection).
+    """
+    return any(
+        _FROM_TORCH.search(raised) and _VICTIM.search(message)
+        for raised, message in error.get("chain", [("torch", error["message"])])
+    )
 
 
 def tell(rank: int, error: dict) -> str:
@@ -157,7 +167,8 @@ def tell(rank: int, error: dict) -> str:
     if not frames:  # not from a cell: the course's own code, or a module of the learner's
         frames = [f for f in error["frames"] if not f["library"]]
         frames = [f for f in frames if not f["file"].startswith("labs/ranks/")]
-    lines = [f"rank {rank}: {error['type']}: {error['message']}"[:2000]]
+    told = f"rank {rank}: {error['type']}: {error['message']}"[:2000].splitlines()
+    lines = told if len(told) <= _MOST_LINES else [*told[: _MOST_LINES - 1], "[…]"]
     for frame in frames[-6:]:
         lines.append(f"  {frame['file']}, line {frame['line']}, in {frame['function']}")
         if frame["text"]:

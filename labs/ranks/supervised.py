@@ -31,6 +31,7 @@ class Supervised:
 
     def __init__(self, mode: str) -> None:
         self.mode, self.owner, self.lock = mode, os.getpid(), threading.RLock()
+        self.holder = 0  # the thread that has the lock
         self.version = _FILE.stat().st_mtime_ns
         idle = environment.idle_seconds()
         # Whatever it starts carries this mark, and is found by it if the supervisor is killed.
@@ -56,6 +57,11 @@ class Supervised:
     def lived(self) -> bool:
         """Whether it had started well."""
         return self._ready
+
+    def let_go(self) -> None:
+        """Give the lock to the next thread."""
+        self.holder = 0
+        self.lock.release()
 
     def usable(self) -> bool:
         """Ours (not a forked parent's), alive, and of the file as it is now."""
@@ -249,23 +255,29 @@ def held(mode: str, folder: Path) -> Iterator[Supervised]:
         yield process
     finally:
         process.free()
-        process.lock.release()
+        process.let_go()
 
 
 def _holding(mode: str, folder: Path, again: bool) -> Supervised:
     """The supervisor, locked and held for `folder`."""
     process = supervisor(mode)
+    if process.holder == threading.get_ident():
+        raise RuntimeError(
+            "a launch was asked for inside another one of the same thread (from a signal handler, "
+            "or a callback); launch it after that one"
+        )
     process.lock.acquire()
+    process.holder = threading.get_ident()
     try:
         process.hold(folder)
         return process
     except SupervisorGone as gone:
-        process.lock.release()
+        process.let_go()
         if not (again and process.lived):
             raise SupervisorGone(output.clean(str(gone))) from None
     except BaseException:
         process.free()
-        process.lock.release()
+        process.let_go()
         raise
     return _holding(mode, folder, again=False)
 

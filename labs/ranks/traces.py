@@ -21,7 +21,7 @@ class Traces:
     def state_of(self, rank: int) -> str:
         """The rank's own line: "rendezvous", "running", "step 3/8", "done"; "" before the first."""
         try:
-            return (self.folder / f"state.{rank}").read_text(encoding="utf-8")
+            return (self.folder / f"state.{rank}").read_text(encoding="utf-8", errors="replace")
         except OSError:
             return ""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from html import escape
 
 ENDED_WELL = "ended well"
+_WIDTH = 2000  # characters of a line
 LINES = 30  # of a diagnosis in words, at most
 
 
@@ -37,8 +38,11 @@ class Diagnosis:
         if len(lines) > most:
             lines = [*lines[: most - 1], f"[… {len(lines) - most + 1} more lines …]"]
         told = [self.headline, *(f"  {line}" for line in lines)]
-        told += [f"why: {self.why}"] if self.why else []
+        told += [f"why: {' '.join(self.why.split())}"] if self.why else []
         told += [f"try: {self.advice}"] if self.advice else []
+        told = [line[:_WIDTH] for text in told for line in text.splitlines()]
+        if len(told) > LINES:
+            told = [*told[: LINES - 3], "[…]", *told[-2:]]
         return "\n".join(told)
 
     def picture(self) -> object:

@@ -9,7 +9,7 @@ from labs.ranks.doctor import words
 from labs.ranks.doctor.diagnosis import ADVICE, Diagnosis
 from labs.ranks.doctor.kinds import PAIRED, kind_of, unlike
 from labs.ranks.doctor.stacks import Look
-from labs.ranks.doctor.standing import Call, Stand
+from labs.ranks.doctor.standing import Call, Stand, Wait
 from labs.ranks.doctor.stuck import Misfit, Needs, cycle, need, stuck, waits_for
 from labs.ranks.doctor.telling import NOTHING, Telling, at
 from labs.ranks.doctor.words import Places, some, verb
@@ -121,12 +121,12 @@ def of_victims(stands: Sequence[Stand], places: Places) -> Diagnosis | None:
     They still have their waits in their journals, and so have those that torchrun ended after
     them. None where these do not tell.
     """
-    waiting = [
-        replace(stand, state="running")
-        if stand.state in ("failed", "gone") and stand.waits
-        else stand
-        for stand in stands
-    ]
+    waiting = []
+    for stand in stands:
+        stood = stand.waits or stand.broken or _in_native_code(stand)
+        if stand.state in ("failed", "gone") and stood:
+            stand = replace(stand, state="running", waits=stood, threads=len(stood))
+        waiting.append(stand)
     if needs := stuck(waiting):
         return of_stuck(waiting, needs, {}, places)
     for stand in waiting:
@@ -135,6 +135,12 @@ def of_victims(stands: Sequence[Stand], places: Places) -> Diagnosis | None:
             if peer is not None and stands[peer].state == "returned":
                 return _lost(waiting, stand.rank, peer, wait.call, places)
     return None
+
+
+def _in_native_code(stand: Stand) -> tuple[Wait, ...]:
+    """The last call of a rank that waits for none that it has made itself: DDP waits in C++."""
+    last = list(stand.calls.values())[-1:]
+    return tuple(Wait(call, call.file, call.function, call.line) for call in last)
 
 
 def _lost(

@@ -79,6 +79,7 @@ class Stand:
     state: str = ""  # "" (not there yet), one of journal.STATES, or "gone"
     waits: tuple[Wait, ...] = ()
     threads: int = 1  # alive when the last wait began
+    broken: tuple[Wait, ...] = ()  # waits that ended in an error
     calls: dict[tuple[Key, int], Call] = field(default_factory=dict)  # the last, by key and place
     counts: dict[Key, int] = field(default_factory=dict)
     sums: dict[Key, int] = field(default_factory=dict)  # checksums of what was called
@@ -123,7 +124,7 @@ class Journals:
     def waiting(self, rank: int) -> bool:
         """Whether a thread of the rank waits, as far as a look at its journal's head tells."""
         data = self._map(rank)
-        return data is not None and any(_waits(data))
+        return data is not None and any(threads for _, _, threads, _ in _waits(data))
 
     def close(self) -> None:
         for data in self._maps.values():
@@ -154,11 +155,15 @@ class Journals:
         waits = []
         for number, file, threads, line in _waits(data):
             call = _call(data, number, groups, files)
-            found.threads = max(threads, len(waits) + 1)
             if call is None:  # older than what is kept: nothing can be said
                 found.complete = False
                 continue
-            waits.append(Wait(call, *files.get(file, ("", "")), line))
+            wait = Wait(call, *files.get(file, ("", "")), line)
+            if threads:
+                waits.append(wait)
+                found.threads = max(threads, found.threads)
+            else:
+                found.broken += (wait,)
         found.waits = tuple(waits)
         return found
 
@@ -197,7 +202,7 @@ def _names(path: Path) -> tuple[dict[int, Group], dict[int, tuple[str, str]]]:
     """Groups, and files with functions, by their numbers."""
     groups, files = {}, {}
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return groups, files
     for text in lines:

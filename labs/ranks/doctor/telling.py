@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from labs.ranks import output
 from labs.ranks.doctor import words
 from labs.ranks.doctor.stacks import Look
-from labs.ranks.doctor.standing import Stand
+from labs.ranks.doctor.standing import Call, Stand
 from labs.ranks.doctor.stuck import Needs
 from labs.ranks.doctor.words import Places, some, verb
 from labs.ranks.journal import RECV, SEND
@@ -48,6 +48,7 @@ class Telling:
         """Verb for one rank, verb for several, and the rest of the line."""
         look = self.looks.get(stand.rank, NOTHING)
         said = self.states.get(stand.rank, "")
+        said = " ".join(output.clean(said).split())[:60]
         said = f" ({said})" if said not in ("", "running", "rendezvous", "done") else ""
         if look.stopped:
             return ("is", "are", f" stopped{said}{at(self._where(stand, look))}")
@@ -59,7 +60,7 @@ class Telling:
             return ("has", "have", " not started yet")
         if stand.waits:
             call = stand.waits[0].call
-            met = stand.rank not in self.needs and call.kind in (SEND, RECV)
+            met = stand.rank not in self.needs and call.kind in (SEND, RECV) and self._known(call)
             under_way = "; the other end is there" if met else ""
             where = self._where(stand, look)
             return ("waits", "wait", f" {words.doing(call)}{under_way}{said}{at(where)}")
@@ -67,6 +68,10 @@ class Telling:
             rest = f", waiting for no rank{said}{at(self._where(stand, look))}"
             return ("runs", "run", rest)
         return ("is", "are", f" not waiting for a rank{said}{at(self._where(stand, look))}")
+
+    def _known(self, call: Call) -> bool:
+        """Whether all is known of the rank at the other end."""
+        return call.peer is not None and self.stands[call.peer].complete
 
     def _where(self, stand: Stand, look: Look) -> str:
         """The learner's line, from the stack; else the line that the journal has; else any."""

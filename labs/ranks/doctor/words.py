@@ -30,7 +30,8 @@ class Places:
         """ "cell [5], line 4: dist.send(x, 1)"; "" for an unknown place."""
         if not file:
             return ""
-        text = linecache.getline(file, line).strip()
+        linecache.checkcache(file)  # it may have been edited since
+        text = output.clean(linecache.getline(file, line), self.folder).strip()
         name = self.labels[Path(file).name] if self.own(file) else output.clean(file, self.folder)
         return f"{name}, line {line}" + (f": {text[:100]}" if text else "")
 
