@@ -7,7 +7,7 @@ breaks, not how fast it is.
 import sys
 from collections.abc import Callable
 
-from benchmarks import block, endurance, hub, launch, memory
+from benchmarks import block, endurance, hub, launch, memory, watching
 from benchmarks.figure import Figure, table
 
 BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
@@ -16,6 +16,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "cold": launch.cold,
     "block": block.against_torch,
     "memory": memory.of_warm_ranks,
+    "watching": watching.watching,
 }
 
 ONLY_WHEN_NAMED: dict[str, Callable[[], list[Figure]]] = {
