@@ -259,3 +259,4 @@ def free_port(tries: int = 200) -> int:
 
 if __name__ == "__main__":
     serve(kernel=int(sys.argv[1]), warm=sys.argv[2] == "warm", idle=float(sys.argv[3]))
+    os._exit(0)  # all is done, and an interpreter that holds torch takes its time to take it down
