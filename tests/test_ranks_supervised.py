@@ -29,11 +29,12 @@ def idle(monkeypatch):
     def after(seconds):
         monkeypatch.setenv("LABS_IDLE", str(seconds))
 
-    monkeypatch.setattr(supervised, "_running", {})
+    before, supervised._running = supervised._running, {}
     after(0.3)
     yield after
     for found in supervised._running.values():
         found.close()
+    supervised._running = before  # not by monkeypatch, which `nothing_left` would come before
 
 
 def ended(process):
