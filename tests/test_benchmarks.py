@@ -63,7 +63,7 @@ def test_what_grows_is_noticed(tmp_path):
     kept = []
 
     def leak():
-        kept.append((open(os.devnull), bytearray(2**21)))  # noqa: SIM115
+        kept.append((open(os.devnull), b"x" * 2**23))  # noqa: SIM115
         Path(tempfile.gettempdir(), str(len(kept))).touch()
 
     figures = endurance.endurance(times=10, before=0, each=leak)

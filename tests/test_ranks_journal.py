@@ -2,6 +2,8 @@
 
 import errno
 import os
+import sys
+import threading
 
 import pytest
 
@@ -9,6 +11,14 @@ from labs.ranks import journal as writing
 from labs.ranks.doctor.standing import Journals
 from labs.ranks.doctor.stuck import misfits
 from labs.ranks.journal import CALLS, KEYS, RECV, SEND, Journal
+
+
+@pytest.fixture(autouse=True)
+def rank_of_its_own(monkeypatch):
+    """The threads that other tests left in this process are none of the rank's."""
+    of_others, alive = set(sys._current_frames()) - {threading.get_ident()}, sys._current_frames
+    own = lambda: {id: at for id, at in alive().items() if id not in of_others}  # noqa: E731
+    monkeypatch.setattr(sys, "_current_frames", own)
 
 
 @pytest.fixture
@@ -86,8 +96,6 @@ def test_more_keys_than_there_is_room_for_are_said_to_be_lost(tmp_path, pair):
 
 
 def test_waits_of_two_threads(tmp_path, pair):
-    import threading
-
     one, _ = pair
     number = one.post("recv", 1, peer=1)
     begun, done = threading.Event(), threading.Event()
@@ -187,8 +195,6 @@ class TestWhatWasRefused:
         assert not zero.stands_still
 
     def test_slots_of_threads_that_are_gone_are_used_again(self, tmp_path, pair):
-        import threading
-
         one, _ = pair
         number = one.post("recv", 1, peer=1)
         for _ in range(writing.THREADS + 4):

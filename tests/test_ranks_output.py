@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from labs import ranks
-from labs.ranks import output
+from labs.ranks import output, rank
 from labs.ranks.run import root_cause, tell
 from tests import on_ranks
 
@@ -29,6 +29,19 @@ def private(text):
     known = [CANARY, str(COURSE), os.path.expanduser("~") + "/", sys.prefix, socket.gethostname()]
     found = [word for word in known if len(word) > 3 and word != "localhost" and word in text]
     return found + re.findall(r"/(?:home|Users|tmp)/\S*|\blabs-\w{8}\b", text)
+
+
+@pytest.mark.parametrize("place", range(0, 60, 7))
+def test_no_half_of_a_secret_is_left_where_a_text_is_cut(place, tmp_path, monkeypatch):
+    """A value that lies across the cut is hidden first."""
+    secret = "canary-" + "0123456789" * 4
+    monkeypatch.setenv("SOME_TOKEN", secret)
+    said = tmp_path / "out"
+    filler = output.CAP // 2 - len(secret) + place
+    said.write_text("." * filler + secret + "." * 10**5 + secret + "." * filler)
+    assert "canary" not in output.clean(output.read_capped(said))
+    message = "." * (1500 - len(secret) + place) + secret + "." * 9000
+    assert "canary" not in output.clean(rank._shortened(message))
 
 
 @pytest.mark.ranks

@@ -147,7 +147,7 @@ def test_the_folder_of_the_run_was_removed():
 
 def test_no_control_characters_in_what_is_shown():
     done = failed(on_ranks.raise_odd, 1, "control")
-    assert done.failure.startswith("rank 0: ValueError: red: no one\ntwo\ttab\n")
+    assert done.failure.startswith("rank 0: ValueError: red: no one\n  two\ttab\n")
     assert done.output == "rank 0: abbold"
 
 

@@ -16,6 +16,7 @@ _ERROR = re.compile(
     r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b"
 )
 CAP = 4000  # characters of one rank that are shown: half from its beginning, half from its end
+_LONGEST_SECRET = 8192  # bytes: one that lies across a cut is still seen whole
 _SECRET_NAME = re.compile(
     r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|PRIVATE", re.IGNORECASE
 )
@@ -37,10 +38,7 @@ def also_secret(env: Mapping[str, str]) -> None:
 def clean(text: str, folder: Path | None = None) -> str:
     """`text` without control characters, this machine's paths and name, and secret variables."""
     text = text.encode("utf-8", "replace").decode("utf-8")  # what no file or screen can hold
-    text = _CONTROL.sub("", re.sub(r"\r\n?", "\n", text))
-    for name, value in {**os.environ, **_of_launches}.items():
-        if _SECRET_NAME.search(name) and len(value) >= 6:
-            text = text.replace(value, f"<{name}>")
+    text = hide(_CONTROL.sub("", re.sub(r"\r\n?", "\n", text)))
     course = str(Path(__file__).resolve().parents[2])
     if folder is not None:
         text = _relative(text, str(folder))
@@ -56,6 +54,17 @@ def clean(text: str, folder: Path | None = None) -> str:
     home = os.path.expanduser("~")
     if len(home) > 1:
         text = text.replace(home + os.sep, "~/").replace(home, "~")
+    return text
+
+
+def hide(text: str) -> str:
+    """`text` with the names of secret variables in place of their values.
+
+    Before a text is cut: half of a secret would not be known again.
+    """
+    for name, value in {**os.environ, **_of_launches}.items():
+        if _SECRET_NAME.search(name) and len(value) >= 6:
+            text = text.replace(value, f"<{name}>")
     return text
 
 
@@ -87,11 +96,12 @@ def read_capped(path: Path, cap: int = CAP) -> str:
         with open(path, "rb") as file:
             if size <= cap:
                 return file.read().decode("utf-8", "replace")
-            head = file.read(cap // 2).decode("utf-8", "replace")
-            file.seek(size - cap // 2)
+            head = file.read(cap // 2 + _LONGEST_SECRET).decode("utf-8", "replace")
+            file.seek(max(0, size - cap // 2 - _LONGEST_SECRET))
             tail = file.read().decode("utf-8", "replace")
     except OSError:
         return ""
+    head, tail = hide(head)[: cap // 2], hide(tail)[-(cap // 2) :]
     return f"{head}\n[… {size - cap:,} bytes left out …]\n{tail}"
 
 

@@ -42,6 +42,9 @@ def _redirect(path: Path) -> None:
 
 def _shortened(message: str, head: int = 1500, tail: int = 300) -> str:
     """A message may hold a whole tensor, or megabytes: what is shown of it is sent."""
+    from labs.ranks import output
+
+    message = output.hide(message)
     left_out = len(message) - head - tail
     if left_out <= 0:
         return message

@@ -305,6 +305,7 @@ def warm_up(mode: str | None = None) -> None:
     """
     devices.refuse_windows()
     queue.name()
+    environment.idle_seconds()
     supervisor(mode or environment.default_mode()[0])
 
 
