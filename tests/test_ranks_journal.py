@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from labs.ranks import journal as writing
+from labs.ranks.doctor.misfits import misfits
 from labs.ranks.doctor.standing import Journals
-from labs.ranks.doctor.stuck import misfits
 from labs.ranks.journal import CALLS, KEYS, RECV, SEND, Journal
 
 

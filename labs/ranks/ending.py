@@ -15,9 +15,11 @@ from pathlib import Path
 from labs.ranks import output
 from labs.ranks.doctor import explain, stacks
 from labs.ranks.doctor.diagnosis import LINES, Diagnosis
+from labs.ranks.doctor.misfits import misfits, unmatched_sends
+from labs.ranks.doctor.native import with_native_waits
 from labs.ranks.doctor.stacks import Look
 from labs.ranks.doctor.standing import Journals, Stand
-from labs.ranks.doctor.stuck import Needs, misfits, stuck, unmatched_sends
+from labs.ranks.doctor.stuck import Needs, stuck
 from labs.ranks.doctor.words import Places
 from labs.ranks.run import Run, is_victim, root_cause, tell
 from labs.ranks.traces import Traces
@@ -41,6 +43,7 @@ class Seen:
     limit: float
     why: str | None = None  # the reason, when it was ended by the kernel: "ended", "stuck", …
     gone: list[int] = field(default_factory=list)  # ranks first seen to be gone without a report
+    outlived: list[int] = field(default_factory=list)  # ranks that ran on some time after that
     stands: Sequence[Stand] = ()  # when it was stuck, or reached its limit
     needs: Needs = field(default_factory=dict)
     looks: Mapping[int, Look] = field(default_factory=dict)
@@ -51,7 +54,9 @@ def how(code: int | None, out_of_memory: int = 0) -> str:
     """An exit code in words."""
     if code is None:
         return "its exit code is not known"
-    if code >= 0:
+    if code == 0:
+        return "exit code 0 (os._exit, or native code that ends the process: it never returned)"
+    if code > 0:
         return f"exit code {code}"
     try:
         name = signal.Signals(-code).name
@@ -134,22 +139,27 @@ class _Ending:
             return explain.of_stuck(seen.stands, seen.needs, seen.looks, self.places)
         if cause and by_itself:
             return explain.of_victims(self.stands, self.places) or self._raised(*cause)
-        if seen.why == "limit" and (needs := stuck(seen.stands)):  # at the last moment
-            return explain.of_stuck(seen.stands, needs, seen.looks, self.places)
         if seen.why == "limit":
-            alone = [replace(s, threads=len(s.waits)) for s in seen.stands]
-            if needs := stuck(alone):
-                found = explain.of_stuck(alone, needs, seen.looks, self.places)
-                return replace(found, why=f"{found.why}, unless another thread of theirs acts")
-            states = {rank: self.traces.state_of(rank) for rank in range(self.ranks)}
-            return explain.at_limit(
-                seen.limit, seen.stands or self.stands, seen.looks, self.places, states
-            )
+            return self._at_limit(seen)
         if seen.why and seen.why != "ended":
             return Diagnosis("ended", f"{seen.why}; ended: {self._left_over()}", ranks=self.ranks)
         if self.silent or (self.code and not self.note):
             return self._all_died()
         return self._well()
+
+    def _at_limit(self, seen: Seen) -> Diagnosis:
+        as_told = seen.stands or self.stands
+        if needs := stuck(as_told):  # at the last moment
+            return explain.of_stuck(as_told, needs, seen.looks, self.places)
+        stands = with_native_waits(as_told, seen.looks)
+        alone = [replace(stand, threads=len(stand.waits)) for stand in stands]
+        if needs := stuck(alone):
+            found = explain.of_stuck(alone, needs, seen.looks, self.places)
+            others = any(as_told[r].waits and not as_told[r].stands_still for r in needs)
+            unless = ", unless another thread of theirs acts" * others
+            return replace(found, why=f"{found.why}{unless}")
+        states = {rank: self.traces.state_of(rank) for rank in range(self.ranks)}
+        return explain.at_limit(seen.limit, stands, seen.looks, self.places, states)
 
     def _well(self) -> Diagnosis | None:
         """All ranks returned; yet what they sent may not have been what was received."""
@@ -191,6 +201,7 @@ class _Ending:
         ]
         lines = [line for line in lines if not line.startswith("labs/ranks/")][:5]
         found = misfits(self.stands) if code == -signal.SIGABRT else []
+        found.sort(key=lambda one: not one.too_long)
         if found:
             fits = explain.of_misfits(found, self.ranks, self.places)
             return replace(fits, headline=head, lines=fits.lines)
@@ -208,9 +219,15 @@ class _Ending:
         codes = {int(rank): int(code) for rank, code in ends}
         mute = [rank for rank in self.silent if self.errors[rank] is None]
         noted = [rank for rank in mute if codes.get(rank, -15) != -15]
-        for rank in noted or [rank for rank in self.seen.gone if rank in mute]:
-            return rank, codes.get(rank)
-        return None
+        if noted:
+            return noted[0], codes[noted[0]]
+        # It notes no end with 0, which it takes for success; any other it would have noted by now,
+        # unless it still waits for the end of another rank.
+        success = self.seen.why is None or ("exitcode" not in said and not self.seen.outlived)
+        gone = [rank for rank in self.seen.gone if rank in mute]
+        if not gone and self.code == 0 and self.seen.why is None:
+            gone = mute
+        return (gone[0], codes.get(gone[0], 0 if success else None)) if gone else None
 
     def _all_died(self) -> Diagnosis:
         who = ", ".join(map(str, self.silent)) or "none"

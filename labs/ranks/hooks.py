@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
-from labs.ranks import dispatcher, wire
+from labs.ranks import dispatcher, pieces, wire
 from labs.ranks.book import Book, Group, bytes_in, tensors_in
 from labs.ranks.journal import NOT_RANKED, Journal
 from labs.ranks.methods import METHODS, OTHERS, Method
@@ -108,12 +108,13 @@ class Hooks:
         self, call: wire.Call, args: tuple, group: Group, first: torch.Tensor | None, payload: int,
         peer: int | None, reduction: str,
     ) -> int:  # fmt: skip
-        op = call.op
+        op, uneven = call.op, []
         if op == "scatter":  # only the root hands something in: what comes out has one size
             first = tensors_in(args[0])[0]
             payload = first.nbytes
-        elif op == "all_to_all":  # each rank may hand in another size
-            first, payload = None, 0
+        elif op == "all_to_all":
+            first = None
+            payload, uneven = pieces.told(call, args, group, payload)
         elif call.operator == "recv_any_source_":
             op = "recv_any"
         return self.journal.post(
@@ -125,6 +126,7 @@ class Hooks:
             "?" if first is None else _DTYPE[first.dtype],
             reduction,
             () if first is None else first.shape,
+            uneven,
         )
 
     def _keep_results(self, call: tuple) -> None:

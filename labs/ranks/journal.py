@@ -40,7 +40,7 @@ SIZE = CALLS_AT + CALLS * CALL.size
 STATES = ("starting", "running", "returned", "failed")
 OPS = (
     "all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "gather", "scatter",
-    "all_to_all", "barrier", "send", "recv", "recv_any", "new_group",
+    "all_to_all", "barrier", "send", "recv", "recv_any", "new_group", "piece_out", "piece_in",
 )  # fmt: skip
 DTYPES = (
     "?", "float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8",
@@ -50,12 +50,17 @@ REDUCTIONS = ("", "SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", 
 NOT_RANKED = -1  # no peer and no root
 
 # What a key counts. Calls on a group are matched by their place in the order, whatever they are.
-COLLECTIVE, SEND, RECV, RECV_ANY, NEW_GROUP = range(5)
-_KIND = {"send": SEND, "recv": RECV, "recv_any": RECV_ANY, "new_group": NEW_GROUP}
+# A piece of an all-to-all, to or from one peer, stands in the ring alone, before its call.
+COLLECTIVE, SEND, RECV, RECV_ANY, NEW_GROUP, PIECE_OUT, PIECE_IN = range(7)
+KINDS = {
+    "send": SEND, "recv": RECV, "recv_any": RECV_ANY, "new_group": NEW_GROUP,
+    "piece_out": PIECE_OUT, "piece_in": PIECE_IN,
+}  # fmt: skip
 _OP = {name: code for code, name in enumerate(OPS)}
 _DTYPE = {name: code for code, name in enumerate(DTYPES)}
 _REDUCTION = {name: code for code, name in enumerate(REDUCTIONS)}
-_KIND_OF_OP = [_KIND.get(name, COLLECTIVE) for name in OPS]
+_KIND_OF_OP = [KINDS.get(name, COLLECTIVE) for name in OPS]
+_ALL_TO_ALL, _PIECE_OUT, _PIECE_IN = _OP["all_to_all"], _OP["piece_out"], _OP["piece_in"]
 _COUNT = struct.Struct("<II")
 _COUNT_AT = KEY.size - _COUNT.size
 _TOLD = struct.Struct("<BBBxiQ")  # what goes into the checksum of a call
@@ -98,10 +103,13 @@ class Journal:
     def post(
         self, op: str, group: int, peer: int = NOT_RANKED, tag: int = 0, payload: int = 0,
         dtype: str = "?", reduction: str = "", shape: Sequence[int] = (),
+        pieces: Sequence[tuple[int, int, int]] = (),
     ) -> int:  # fmt: skip
         """Write down a call before it starts. Returns its number, for `wait`.
 
         peer: the other rank of a send or receive, the root of a rooted collective (world ranks).
+        payload: of an all-to-all only where its pieces are equal; else pieces, of which each is
+        (peer, bytes to it, bytes from it).
         """
         code = _OP[op]
         kind = _KIND_OF_OP[code]
@@ -112,10 +120,19 @@ class Journal:
         with self._lock:
             slot = self._keys.get(key) or self._new_key(key)
             slot[1], slot[3] = slot[1] + 1, slot[2]
-            if kind != SEND and kind != RECV:
-                slot[2] = zlib.crc32(_TOLD.pack(*told[:2], 0, peer, payload), slot[2])
-            else:
+            if SEND <= kind <= RECV:
                 slot[2] = zlib.crc32(_TOLD.pack(0, told[1], 0, 0, payload), slot[2])
+            else:  # of an all-to-all each rank may rightly hand in another size
+                size = 0 if code == _ALL_TO_ALL else payload
+                slot[2] = zlib.crc32(_TOLD.pack(*told[:2], 0, peer, size), slot[2])
+            for other, out, into in pieces:
+                for piece, size in ((_PIECE_OUT, out), (_PIECE_IN, into)):
+                    at = CALLS_AT + self.calls % CALLS * CALL.size
+                    CALL.pack_into(
+                        self._map, at, self.calls, piece, 0, 0, 0, group, file, line, other, 0,
+                        slot[1], size, 0, 0, 0, 0,
+                    )  # fmt: skip
+                    self.calls += 1
             number = self.calls
             at = CALLS_AT + number % CALLS * CALL.size
             CALL.pack_into(

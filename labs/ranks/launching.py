@@ -191,7 +191,7 @@ class _Attempt:
                 if all_done is None and not self.traces.silent():
                     all_done = now
                 if first_end is not None and now - first_end > _GRACE:
-                    seen.why = "ended"
+                    seen.why, seen.outlived = "ended", self.traces.alive()
                 elif all_done is not None and now - all_done > _GRACE:
                     # What is left but torchrun, which ends by itself, however slowly.
                     self.note = self._lingering(process.process.pid)

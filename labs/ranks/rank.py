@@ -40,6 +40,32 @@ def _redirect(path: Path) -> None:
     sys.stderr = os.fdopen(2, "w", buffering=1, encoding="utf-8", closefd=False)
 
 
+def _wait_for_the_cause(folder: Path, others: list[int], most: float = 4.0) -> None:
+    """Let another rank end first, of which this one is a victim: torchrun shall note how it ended.
+
+    It may still be busy with a `finally`, and torchrun would end it before its error is told.
+    """
+    from labs.ranks import processes, report
+    from labs.ranks.run import is_victim
+    from labs.ranks.traces import Traces
+
+    traces, begun = Traces(folder, max(others, default=0) + 1), time.monotonic()
+
+    def ended_by_itself(other: int) -> bool:
+        if traces.state_of(other) not in ("failed", "done"):
+            return not processes.alive(traces.pid_of(other))
+        try:
+            error = (report.load(folder / f"report.{other}") or {}).get("error")
+        except ValueError:
+            return True
+        return error is None or not is_victim(error)
+
+    while (passed := time.monotonic() - begun) < most:
+        if passed > 0.5 and any(map(ended_by_itself, others)):
+            return
+        time.sleep(0.05)
+
+
 def _shortened(message: str, head: int = 1500, tail: int = 300) -> str:
     """A message may hold a whole tensor, or megabytes: what is shown of it is sent."""
     from labs.ranks import output
@@ -171,8 +197,8 @@ def main(folder: Path) -> None:
     if error:
         from labs.ranks.run import is_victim
 
-        if is_victim(error):  # torchrun shall first notice, and note, the end of the other rank
-            time.sleep(0.5)
+        if is_victim(error):
+            _wait_for_the_cause(folder, [other for other in range(world) if other != rank])
         os._exit(1)
     if dist.is_initialized():
         dist.destroy_process_group()

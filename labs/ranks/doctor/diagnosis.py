@@ -78,6 +78,7 @@ ADVICE = {
     "other root": "name the same root on every rank, counted in the whole world.",
     "other group": "make the groups on every rank from the same lists, in the same order, and "
     "pass the same one to this call.",
+    "groups crossed": "make the calls on these groups in one and the same order on every rank.",
     "other reduction": "give the same reduction on every rank, and the calls in the same order.",
     "wrong tag": "give the send and its receive the same tag.",
     "wrong peer": "compare the peers named in these lines: the send's with the rank that "
@@ -85,6 +86,8 @@ ADVICE = {
     "left early": "look for a `return` or an `if` before this call on the rank that left, or a "
     "loop that has one round less there.",
     "sizes differ": "receive into a tensor of exactly the shape and dtype that is sent.",
+    "pieces differ": "what rank a sends to rank b must be what rank b expects of rank a: print "
+    "input_split_sizes and output_split_sizes (or the tensors' shapes) on every rank.",
     "never came": "look at what the rank that has not come is doing in its line; if that may take "
     "so long, raise limit=.",
     "busy": "if it may take so long, raise limit=; else look at what should end the loop in "

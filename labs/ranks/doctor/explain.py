@@ -8,12 +8,14 @@ from dataclasses import replace
 from labs.ranks.doctor import words
 from labs.ranks.doctor.diagnosis import ADVICE, Diagnosis
 from labs.ranks.doctor.kinds import PAIRED, kind_of, unlike
+from labs.ranks.doctor.misfits import Misfit
+from labs.ranks.doctor.native import last_call
 from labs.ranks.doctor.stacks import Look
-from labs.ranks.doctor.standing import Call, Stand, Wait
-from labs.ranks.doctor.stuck import Misfit, Needs, cycle, need, stuck, waits_for
+from labs.ranks.doctor.standing import Call, Stand
+from labs.ranks.doctor.stuck import Needs, cycle, need, stuck, waits_for
 from labs.ranks.doctor.telling import NOTHING, Telling, at
 from labs.ranks.doctor.words import Places, some, verb
-from labs.ranks.journal import RECV, SEND
+from labs.ranks.journal import COLLECTIVE, PIECE_IN, PIECE_OUT, RECV, RECV_ANY, SEND
 
 
 def of_stuck(
@@ -23,11 +25,19 @@ def of_stuck(
     graph = waits_for(needs)
     circle = cycle(graph)
     kind, why = kind_of(stands, needs, circle)
+    crossed = kind == "other group" and len(_members(needs, circle)) > 1
+    advice = ADVICE["groups crossed" if crossed else kind]
     told = Telling(stands, needs, looks, places)
     return Diagnosis(
-        kind, f"deadlock: {_headline(stands, graph, circle)}", told.lines(), why, ADVICE[kind],
+        kind, f"deadlock: {_headline(stands, graph, circle)}", told.lines(), why, advice,
         len(stands), graph, circle, told.calls(), told.ended(),
     )  # fmt: skip
+
+
+def _members(needs: Needs, circle: Sequence[int]) -> set[tuple[int, ...]]:
+    """The ranks of each group that the ranks of a circle are in a collective of."""
+    calls = [one.wait.call for rank in circle for one in needs[rank]]
+    return {call.group.ranks for call in calls if call.kind == COLLECTIVE}
 
 
 def at_limit(
@@ -80,7 +90,8 @@ def of_misfits(found: Sequence[Misfit], ranks: int, places: Places) -> Diagnosis
         f"rank {rank} {_did(call)}{at(places.tell(call.file, call.line))}"
         for rank, call in ((one, mine), (other, theirs))
     )
-    return Diagnosis(kind, _MISFIT, lines, why, ADVICE[kind], ranks)
+    advice = ADVICE["pieces differ" if mine.kind == PIECE_OUT else kind]
+    return Diagnosis(kind, _MISFIT, lines, why, advice, ranks)
 
 
 _MISFIT = "two calls that belong together do not match"
@@ -89,12 +100,28 @@ _MISFIT = "two calls that belong together do not match"
 def _did(call: Call) -> str:
     if call.kind == SEND:
         return f"sent {words.tensor(call)} to rank {call.peer}"
-    if call.kind == RECV:
-        return f"received into {words.tensor(call)} from rank {call.peer}"
+    if call.kind in (RECV, RECV_ANY):
+        who = "any rank" if call.peer is None else f"rank {call.peer}"
+        return f"received into {words.tensor(call)} from {who}"
+    if call.kind == PIECE_OUT:
+        return f"sent {call.payload:,} bytes to rank {call.peer} in an all_to_all"
+    if call.kind == PIECE_IN:
+        return f"made room for {call.payload:,} bytes from rank {call.peer} in an all_to_all"
     return f"called {words.collective(call, always=True)}"
 
 
 def _misfit(one: int, mine: Call, other: int, theirs: Call, what: Sequence[str]) -> tuple[str, str]:
+    if mine.kind == PIECE_OUT:
+        return "sizes differ", (
+            f"in the {words.nth(mine.place)} collective{words.on(mine)}, all_to_all, the piece "
+            f"from rank {one} to rank {other} has {mine.payload:,} bytes and the room for it "
+            f"{theirs.payload:,}"
+        )
+    if theirs.kind == RECV_ANY:
+        return "sizes differ", (
+            f"rank {one} sent {mine.payload:,} bytes to rank {other}, which had no buffer of that "
+            f"size left for it: one that takes a message from any rank has {theirs.payload:,}"
+        )
     if mine.kind in PAIRED:
         return "sizes differ", (
             f"the {words.nth(mine.place)} message from rank {one} to rank {other} has "
@@ -123,7 +150,8 @@ def of_victims(stands: Sequence[Stand], places: Places) -> Diagnosis | None:
     """
     waiting = []
     for stand in stands:
-        stood = stand.waits or stand.broken or _in_native_code(stand)
+        last = last_call(stand)  # DDP waits in C++
+        stood = stand.waits or stand.broken or (last and (last,))
         if stand.state in ("failed", "gone") and stood:
             stand = replace(stand, state="running", waits=stood, threads=len(stood))
         waiting.append(stand)
@@ -135,12 +163,6 @@ def of_victims(stands: Sequence[Stand], places: Places) -> Diagnosis | None:
             if peer is not None and stands[peer].state == "returned":
                 return _lost(waiting, stand.rank, peer, wait.call, places)
     return None
-
-
-def _in_native_code(stand: Stand) -> tuple[Wait, ...]:
-    """The last call of a rank that waits for none that it has made itself: DDP waits in C++."""
-    last = list(stand.calls.values())[-1:]
-    return tuple(Wait(call, call.file, call.function, call.line) for call in last)
 
 
 def _lost(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from labs.ranks import journal
-from labs.ranks.journal import COLLECTIVE, NEW_GROUP, RECV, RECV_ANY, SEND
+from labs.ranks.journal import COLLECTIVE, KINDS, PIECE_IN, PIECE_OUT, RECV, SEND
 
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 
@@ -47,14 +47,12 @@ class Call:
 
     @property
     def kind(self) -> int:
-        """What it is matched with: journal.COLLECTIVE, SEND, RECV, RECV_ANY or NEW_GROUP."""
-        return {"send": SEND, "recv": RECV, "recv_any": RECV_ANY, "new_group": NEW_GROUP}.get(
-            self.op, COLLECTIVE
-        )
+        """What it is matched with: journal.COLLECTIVE, or one of the other KINDS there."""
+        return KINDS.get(self.op, COLLECTIVE)
 
     @property
     def key(self) -> Key:
-        peer = self.peer if self.kind in (SEND, RECV) else None
+        peer = self.peer if self.kind in (SEND, RECV, PIECE_OUT, PIECE_IN) else None
         return (self.kind, self.group.name, peer, self.tag)
 
 

@@ -10,11 +10,11 @@ and a rank that computes may still make any call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from labs.ranks.doctor.standing import ROOTED, Call, Key, Stand, Wait
-from labs.ranks.journal import CALLS, COLLECTIVE, NEW_GROUP, RECV, RECV_ANY, SEND
+from labs.ranks.doctor.standing import ROOTED, Call, Stand, Wait
+from labs.ranks.journal import COLLECTIVE, NEW_GROUP, RECV, RECV_ANY, SEND
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,6 @@ class Need:
 
 
 Needs = dict[int, list[Need]]
-_ADDS_UP = ("all_reduce", "reduce", "reduce_scatter")
 
 
 def differences(mine: Call, theirs: Call) -> list[str]:
@@ -45,7 +44,7 @@ def differences(mine: Call, theirs: Call) -> list[str]:
         found.append("root")
     if "?" not in (mine.dtype, theirs.dtype) and mine.dtype != theirs.dtype:
         found.append("type")
-    if mine.payload != theirs.payload:
+    if mine.payload != theirs.payload and mine.op != "all_to_all":  # whose pieces may differ
         found.append("shape")
     if mine.reduction and theirs.reduction and mine.reduction != theirs.reduction:
         found.append("reduction")
@@ -138,81 +137,3 @@ def cycle(graph: dict[int, list[int]]) -> list[int]:
                         longer.append([*path, after])
             paths = longer
     return min(found, key=lambda path: (len(path), path), default=[])
-
-
-@dataclass(frozen=True)
-class Misfit:
-    """Two calls that were matched and do not fit: what was received is not what was sent."""
-
-    ranks: tuple[int, int]
-    calls: tuple[Call, Call] | None  # None: it was longer ago than what is kept
-    what: tuple[str, ...]
-
-    @property
-    def harmless(self) -> bool:
-        """Whether the bytes arrived as they were sent, under another type: it may be meant."""
-        return self.what == ("type",) and self.calls[0].op not in _ADDS_UP
-
-
-def misfits(stands: Sequence[Stand]) -> list[Misfit]:
-    """Matched calls whose sizes, types, roots or operations differ: the first of each pair.
-
-    gloo fills a receive buffer that is too large in part, and reduces with each rank's own
-    operation, without a word. Collectives are held against those of the group's first rank here.
-    """
-    found, first = [], {}
-    for one in stands:
-        for key in one.counts:
-            kind, group, peer, tag = key
-            if kind in (COLLECTIVE, NEW_GROUP):
-                other, theirs = first.setdefault(key, one), key
-                if other is one:
-                    continue
-                found.append(_misfit(other, theirs, one, key))
-            elif kind == SEND and peer < len(stands):
-                if (RECV_ANY, group, None, tag) in stands[peer].counts:
-                    continue  # which message a receive from anyone took is not known
-                found.append(_misfit(one, key, stands[peer], (RECV, group, one.rank, tag)))
-    return [misfit for misfit in found if misfit is not None]
-
-
-def _misfit(one: Stand, key: Key, other: Stand, theirs: Key) -> Misfit | None:
-    mine, its = one.counts[key], other.counts.get(theirs, 0)
-    if not (one.complete and other.complete):
-        return None
-    as_much = mine == its and one.sums[key] == other.sums[theirs]
-    if as_much and key[0] == SEND:
-        return None
-    for place in range(max(1, min(mine, its) - CALLS + 1), min(mine, its) + 1):
-        a, b = one.call(key, place), other.call(theirs, place)
-        if a is not None and b is not None and (what := _unlike(a, b)):
-            return Misfit((one.rank, other.rank), (a, b), what)
-    if mine == its and not as_much:
-        return Misfit((one.rank, other.rank), None, ("shape",))
-    return None
-
-
-def _unlike(mine: Call, theirs: Call) -> tuple[str, ...]:
-    if mine.kind != SEND:
-        return tuple(differences(mine, theirs))
-    what = ["shape"] if mine.payload != theirs.payload else []
-    if "?" not in (mine.dtype, theirs.dtype) and mine.dtype != theirs.dtype:
-        what.append("type")
-    return tuple(what)
-
-
-def unmatched_sends(stands: Iterable[Stand]) -> list[tuple[int, int, int]]:
-    """(from, to, how many) of messages that nobody received, of a run whose ranks all ended."""
-    stands = list(stands)
-    found = []
-    for one in stands:
-        for (kind, group, peer, tag), sent in one.counts.items():
-            if kind != SEND or peer is None or peer >= len(stands):
-                continue
-            there = stands[peer].counts
-            if (RECV_ANY, group, None, tag) in there:
-                continue
-            taken = there.get((RECV, group, one.rank, tag), 0)
-            if sent > taken and one.complete and stands[peer].complete:
-                found.append((one.rank, peer, sent - taken))
-    return found
