@@ -14,6 +14,7 @@ import torch.distributed as dist
 from labs.ranks import wire
 
 _KEYS = {"cuda": torch._C.DispatchKey.CUDA, "meta": torch._C.DispatchKey.Meta}
+_QUANTISED = torch._C.DispatchKey.QuantizedCPU
 _HOOK = torch._C.DispatchKeySet(torch._C.DispatchKey.BackendSelect)
 
 
@@ -35,6 +36,9 @@ def _told(post: Callable, call: wire.Call, operator: torch._ops.OpOverload) -> C
     def told(*args, **kwargs):  # noqa: ANN002, ANN003, ANN202
         post(call, args, dist.ProcessGroup.unbox(args[call.group_at]))
         key = _device_key(args[call.input_at]) or _device_key(args[0])
+        if key is _QUANTISED:  # there is no kernel, and torch shall say so
+            with torch._C._ExcludeDispatchKeyGuard(_HOOK):
+                return operator(*args, **kwargs)
         return kernel(key or torch._C.DispatchKey.CPU, *args, **kwargs)
 
     return told
@@ -43,6 +47,8 @@ def _told(post: Callable, call: wire.Call, operator: torch._ops.OpOverload) -> C
 def _device_key(value: object) -> torch._C.DispatchKey | None:
     """The backend of the first tensor in nested lists."""
     if isinstance(value, torch.Tensor):
+        if value.is_quantized:
+            return _QUANTISED
         return _KEYS.get(value.device.type, torch._C.DispatchKey.CPU)
     if isinstance(value, (list, tuple)):
         for item in value:

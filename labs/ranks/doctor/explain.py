@@ -138,6 +138,8 @@ def _headline(stands: Sequence[Stand], graph: dict[int, list[int]], circle: list
         return f"{some(circle)} wait in a circle; none can go on"
     gone = sorted({r for ranks in graph.values() for r in ranks if stands[r].ended})
     waiting = list(graph)
+    if not gone:
+        return f"{some(waiting)} {verb(waiting, 'waits', 'wait')} and cannot go on"
     left = verb(gone, "has returned", "have returned")
     return f"{some(waiting)} {verb(waiting, 'waits', 'wait')} for {some(gone)}, which {left}"
 
