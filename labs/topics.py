@@ -48,6 +48,18 @@ _ALL = (
         "notebooks/01_tp_linear_pair.ipynb",
         4,
     ),
+    Topic(
+        "bubble_math",
+        "Bubble math: what share of a pipeline's time is idle",
+        "notebooks/02_bubble_math.ipynb",
+        4,
+    ),
+    Topic(
+        "one_f_one_b",
+        "1F1B and its kin: orders of a pipeline, what they take and store",
+        "notebooks/03_one_f_one_b.ipynb",
+        4,
+    ),
 )
 TOPICS: dict[str, Topic] = {topic.name: topic for topic in _ALL}
 

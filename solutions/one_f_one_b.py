@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+import torch
+
 from labs.schedules.instructions import (
     Instruction,
     backward,
@@ -77,3 +79,10 @@ def zero_bubble_order(rank: int, ranks: int, micro_batches: int) -> Iterator[Ins
         if i >= rank:
             yield backward_weight(i - rank)
     yield from (backward_weight(i) for i in range(max(0, micro_batches - rank), micro_batches))
+
+
+def micro_batch_loss(
+    losses: torch.Tensor, valid: torch.Tensor, valid_in_batch: int
+) -> torch.Tensor:
+    """A micro-batch's part of the mean loss over the batch's valid tokens."""
+    return (losses * valid).sum() / valid_in_batch

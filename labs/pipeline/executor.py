@@ -1,8 +1,8 @@
 """Runs a schedule on real ranks: one short loop over the rank's instructions, messages and all.
 
 The executor decides nothing: what is done in which order is the schedule's, so a wrong schedule
-runs wrongly, or not at all, and shows it. Receives are posted two ahead and sends are not waited
-for until the end, so that a message travels while the rank computes.
+runs wrongly, or not at all, and shows it. A message travels while the rank computes
+(labs/pipeline/messages.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import torch.distributed as dist
 from torch import nn
 
 from labs.pipeline.device_clock import DeviceClock
+from labs.pipeline.messages import RECEIVES, SENDS, Channel, Messages, Programs, other_end
 from labs.pipeline.split_backward import Split
+from labs.pipeline.stamps import stamps
 from labs.schedules.instructions import (
     BACKWARD_WEIGHT,
     FORWARD,
@@ -28,9 +30,7 @@ from labs.schedules.instructions import (
     Schedule,
 )
 
-_AHEAD = 2  # receives that are posted before they are needed
-_RECEIVES = (RECEIVE_FORWARD, RECEIVE_BACKWARD)
-_SENDS = (SEND_FORWARD, SEND_BACKWARD)
+Losses = Sequence[Callable[[torch.Tensor], torch.Tensor]]
 
 
 @dataclass
@@ -41,7 +41,6 @@ class Step:
     done: list[Instruction] = field(default_factory=list)  # what was computed, as it was computed
     starts: list[float] = field(default_factory=list)
     ends: list[float] = field(default_factory=list)
-    stored: int = 0
     peak_stored: int = 0  # most forward passes stored at once
     loss: float | None = None  # on the rank of the last stage
 
@@ -57,41 +56,41 @@ class Executor:
     """One rank's part of a pipeline.
 
     chunks: the rank's stages, chunk by chunk; shape, dtype: of what travels between stages, for one
-    micro-batch; group: the pipeline's ranks in their order, None: all; clock: a simulated device.
+    micro-batch; group: the pipeline's ranks in their order, None: all; clock: a simulated device;
+    programs: what each rank does, messages and all (None: as the schedule says); channels: see
+    labs/pipeline/messages.py.
+
+    Raises ValueError when ranks or chunks are not those of the schedule.
     """
 
     def __init__(
         self, schedule: Schedule, chunks: Sequence[nn.Module], shape: Sequence[int],
         dtype: torch.dtype = torch.float32, *, device: torch.device | str = "cpu",
         group: dist.ProcessGroup | None = None, clock: DeviceClock | None = None,
+        programs: Programs | None = None,
+        channels: dict[Channel, dist.ProcessGroup] | None = None,
     ) -> None:  # fmt: skip
-        self.schedule, self.chunks, self.clock, self.group = schedule, list(chunks), clock, group
-        self.rank = dist.get_rank(group)
-        if len(self.chunks) != schedule.chunks or dist.get_world_size(group) != schedule.ranks:
+        self.schedule, self.chunks, self.clock = schedule, list(chunks), clock
+        self.rank, ranks = dist.get_rank(group), dist.get_world_size(group)
+        if len(self.chunks) != schedule.chunks or ranks != schedule.ranks:
             raise ValueError(
                 f"{schedule.name} needs {schedule.ranks} ranks of {schedule.chunks} chunks; there "
-                f"are {dist.get_world_size(group)} ranks, and {len(self.chunks)} chunks on this one"
+                f"are {ranks} ranks, and {len(self.chunks)} chunks on this one"
             )
-        self.shape, self.dtype, self.device = tuple(shape), dtype, device
+        self.shape, self.device = torch.Size(shape), torch.device(device)
         self.split = [Split(chunk) for chunk in chunks] if schedule.splits_backward else None
-        self.program = schedule.program(self.rank)
+        if programs is None:
+            programs = [schedule.program(rank) for rank in range(ranks)]
+        self.program = programs[self.rank]
         self.last = schedule.stages - 1
-        self._coming = [at for at in self.program if at.kind in _RECEIVES and self._far(at)]
-
-    def _far(self, at: Instruction) -> bool:
-        return self.schedule.peer(self.rank, at) != self.rank
-
-    def _tag(self, at: Instruction) -> int:
-        """One for each message of a step, so that no order can mix them up."""
-        stage = self.schedule.stage(self.rank, at.chunk)
-        back = at.kind in (SEND_BACKWARD, RECEIVE_BACKWARD)
-        before = at.kind in (RECEIVE_FORWARD, SEND_BACKWARD)
-        boundary = stage - 1 if before else stage
-        return (boundary * self.schedule.micro_batches + at.micro_batch) * 2 + back
+        # On a simulated device one number more travels: when the sender had it ready.
+        size = self.shape if clock is None else (self.shape.numel() + 1,)
+        like = torch.empty(size, dtype=dtype, device=self.device)
+        self.messages = Messages(schedule, self.rank, programs, like, group, channels)
 
     def step(
         self, inputs: Mapping[int, torch.Tensor] | Sequence[torch.Tensor] = (),
-        losses: Sequence[Callable[[torch.Tensor], torch.Tensor]] = (), origin: float | None = None,
+        losses: Losses = (), origin: float | None = None,
     ) -> Step:  # fmt: skip
         """One step: all micro-batches, forward and backward; gradients are added to the parameters.
 
@@ -100,12 +99,13 @@ class Executor:
         origin: time zero, one for all ranks (None: now).
         """
         run = _Running(self, inputs, losses, time.monotonic() if origin is None else origin)
+        self.messages.begin()
         if self.clock is not None:
             self.clock.start(run.step.origin)
         for at in self.program:
-            if at.kind in _RECEIVES:
+            if at.kind in RECEIVES:
                 run.receive(at)
-            elif at.kind in _SENDS:
+            elif at.kind in SENDS:
                 run.send(at)
             else:
                 run.compute(at)
@@ -115,83 +115,60 @@ class Executor:
 class _Running:
     """The state of one step."""
 
-    def __init__(self, of: Executor, inputs: Sequence, losses: Sequence, origin: float) -> None:
+    def __init__(self, of: Executor, inputs: Sequence, losses: Losses, origin: float) -> None:
         self.of, self.inputs, self.losses = of, inputs, losses
         self.step = Step(origin)
-        self.posted: dict[Instruction, tuple] = {}  # receives under way
-        self.next = 0  # of those that are to be posted
+        self.stamps = stamps(of.device, origin)
         self.here: dict[Instruction, tuple[torch.Tensor, float]] = {}  # arrived: tensor, ready at
         self.saved: dict[tuple[int, int], tuple] = {}  # (input, output) of a forward pass
-        self.deferred: dict[tuple[int, int], list] = {}
+        self.deferred: dict[tuple[int, int], list] = {}  # weights' gradients not yet worked out
         self.leaving: dict[tuple, tuple[torch.Tensor, float]] = {}  # computed, not yet sent
-        self.sent: list[tuple] = []
         self.summed: list[torch.Tensor] = []
-        for _ in range(_AHEAD):
-            self._post()
 
-    def _post(self) -> None:
-        """Post the next receive, if there is one."""
-        of = self.of
-        if self.next == len(of._coming):
-            return
-        at = of._coming[self.next]
-        self.next += 1
-        size = torch.Size(of.shape)
-        if of.clock is None:
-            buffer = torch.empty(size, dtype=of.dtype, device=of.device)
-        else:  # one number more: when the sender had it ready
-            buffer = torch.empty(size.numel() + 1, dtype=of.dtype, device=of.device)
-        peer = of.schedule.peer(of.rank, at)
-        work = dist.irecv(buffer, group_src=peer, group=of.group, tag=of._tag(at))
-        self.posted[at] = (work, buffer)
+    def _far(self, at: Instruction) -> bool:
+        """Whether the other end is another rank; with one rank all stages are here."""
+        return self.of.schedule.ranks > 1
 
     def receive(self, at: Instruction) -> None:
-        if not self.of._far(at):
+        if not self._far(at):
             return  # handed over by this rank itself, in `send`
-        work, buffer = self.posted.pop(at)
-        work.wait()
-        self._post()
+        got = self.of.messages.receive(at)
         if self.of.clock is None:
-            self.here[at] = (buffer, 0.0)
+            self.here[at] = (got, 0.0)
         else:
-            self.here[at] = (buffer[:-1].view(self.of.shape), buffer[-1].item())
+            self.here[at] = (got[:-1].view(self.of.shape), got[-1].item())
 
     def send(self, at: Instruction) -> None:
         of = self.of
         tensor, ready = self.leaving.pop((at.kind, at.micro_batch, at.chunk))
-        if not of._far(at):
-            to_next = at.kind == SEND_FORWARD
-            kind = RECEIVE_FORWARD if to_next else RECEIVE_BACKWARD
-            chunk = at.chunk + (1 if to_next else -1)
-            self.here[Instruction(kind, at.micro_batch, chunk)] = (tensor, ready)
+        if not self._far(at):
+            self.here[other_end(of.schedule, of.rank, at)] = (tensor, ready)
             return
         if of.clock is not None:
             tensor = torch.cat([tensor.flatten(), tensor.new_tensor([ready])])
-        peer = of.schedule.peer(of.rank, at)
-        work = dist.isend(tensor.contiguous(), group_dst=peer, group=of.group, tag=of._tag(at))
-        self.sent.append((work, tensor))
+        of.messages.send(at, tensor.contiguous())
 
     def compute(self, at: Instruction) -> None:
         of, step = self.of, self.step
         kind, i, chunk = at
         stage = of.schedule.stage(of.rank, chunk)
-        began = time.monotonic()
+        self.stamps.begin()
+        here = time.monotonic() - step.origin
         if kind == FORWARD:
             ready = self._forward(i, chunk, stage)
         elif kind == BACKWARD_WEIGHT:
             Split.finish(self.deferred.pop((i, chunk)))
             ready = 0.0
-            step.stored -= 1
         else:
             ready = self._backward(i, chunk, stage)
+        step.peak_stored = max(step.peak_stored, len(self.saved) + len(self.deferred))
         if of.clock is not None:
-            _, end = of.clock.compute(kind, chunk, ready)
+            _, end = of.clock.compute(kind, chunk, ready, here)
             for key in ((SEND_FORWARD, i, chunk), (SEND_BACKWARD, i, chunk)):
                 if key in self.leaving:
                     self.leaving[key] = (self.leaving[key][0], end)
+        self.stamps.end()
         step.done.append(at)
-        step.starts.append(began - step.origin)
-        step.ends.append(time.monotonic() - step.origin)
 
     def _forward(self, i: int, chunk: int, stage: int) -> float:
         of, ready = self.of, 0.0
@@ -208,8 +185,6 @@ class _Running:
             self.leaving[SEND_FORWARD, i, chunk] = (y.detach(), ready)
         if of.schedule.has_backward:
             self.saved[i, chunk] = (x, y)
-            self.step.stored += 1
-            self.step.peak_stored = max(self.step.peak_stored, self.step.stored)
         return ready
 
     def _backward(self, i: int, chunk: int, stage: int) -> float:
@@ -224,13 +199,11 @@ class _Running:
             self.leaving[SEND_BACKWARD, i, chunk] = (x.grad, ready)
         if of.split is not None:
             self.deferred[i, chunk] = of.split[chunk].take()
-        else:
-            self.step.stored -= 1
         return ready
 
     def finish(self) -> Step:
-        for work, _ in self.sent:
-            work.wait()
+        self.of.messages.end()
+        self.step.starts, self.step.ends = self.stamps.read()
         if self.summed and self.losses:
             self.step.loss = torch.stack(self.summed).sum().item()
         return self.step

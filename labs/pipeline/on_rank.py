@@ -1,0 +1,132 @@
+"""What a rank executes: one job after the other, each a few steps of a pipeline.
+
+Wall time is taken here, outside of executor and device clock: from a moment that all ranks agree on
+to the end of the rank's own step.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+
+import torch
+import torch.distributed as dist
+
+from labs import ranks
+from labs.gpt import GPT, token_losses
+from labs.pipeline.device_clock import DeviceClock
+from labs.pipeline.executor import Executor
+from labs.pipeline.jobs import Data, Job, MicroBatchLoss, data
+from labs.pipeline.messages import channels
+from labs.pipeline.partition import cut, micro_batches
+from labs.pipeline.ping_pong import message_seconds
+from labs.schedules.instructions import COMPUTE, Schedule
+from labs.schedules.simulate import Times
+
+_LEAD = 0.02  # seconds until a step begins, once all ranks have come
+
+
+def on_rank(jobs: Sequence[Job], loss: MicroBatchLoss) -> list[dict | None]:
+    """What the rank has to tell of each job; None where it takes no part."""
+    groups = _groups(jobs)
+    found = []
+    for number, job in enumerate(jobs):
+        ranks.step(number + 1, len(jobs))
+        if dist.get_rank() < job.schedule.ranks:
+            found.append(_Part(job, groups[job.schedule.ranks], loss).run())
+        else:
+            found.append(None)
+        ranks.keep("jobs", len(found))
+    return found
+
+
+def _groups(jobs: Sequence[Job]) -> dict[int, dist.ProcessGroup]:
+    """By size, the group of that many first ranks. All ranks make all of them."""
+    world = dist.get_world_size()
+    sizes = sorted({job.schedule.ranks for job in jobs} - {world})
+    found = {size: dist.new_group(range(size)) for size in sizes}
+    for group in found.values():
+        if dist.get_rank(group) >= 0:
+            ranks.name_axis(group, "pp")
+    ranks.name_axis(dist.group.WORLD, "pp")
+    return {**found, world: dist.group.WORLD}
+
+
+class _Part:
+    """One rank's part of one job."""
+
+    def __init__(self, job: Job, group: dist.ProcessGroup, loss: MicroBatchLoss) -> None:
+        self.job, self.group, self.rank = job, group, dist.get_rank(group)
+        schedule, here = job.schedule, ranks.device()
+        self.model = GPT(job.model, job.seed).to(here, job.dtype)
+        stages = cut(self.model, schedule.stages)
+        chunks = [stages[schedule.stage(self.rank, chunk)] for chunk in range(schedule.chunks)]
+        self.of = of = data(job)
+        m = schedule.micro_batches
+        self.inputs = [part.to(here) for part in micro_batches(of.tokens, m)]
+        self.losses = _losses(of, m, loss, here)
+        shape = (job.rows, job.model.length, job.model.d)
+        clock = job.times and DeviceClock(durations(schedule, self.rank, job.times))
+        self.executor = Executor(
+            schedule, chunks, shape, job.dtype, device=here, group=group, clock=clock,
+            programs=job.programs, channels=channels(group),
+        )  # fmt: skip
+
+    def run(self) -> dict:
+        """Every try's step and wall time, and what else the job asks for."""
+        job, told = self.job, dict(steps=[], walls=[])
+        for _ in range(job.tries):
+            self.model.zero_grad()
+            origin = together(self.group)
+            with ranks.section(job.name, timeline=True):
+                step = self.executor.step(self.inputs, self.losses, origin)
+            told["walls"].append(time.monotonic() - origin)
+            told["steps"].append(step.to_dict())
+        if job.gradients:
+            held = {n: p.grad for n, p in self.model.named_parameters() if p.grad is not None}
+            told["gradients"] = held
+        if job.memory:
+            told["peak_bytes"] = self._peak_bytes()
+        if job.message_time:
+            with ranks.section(f"{job.name}: message"):
+                told["message"] = message_seconds(self.executor)
+        return told
+
+    def _peak_bytes(self) -> int:
+        """Most bytes that a step adds to what is there before it; gradients are there."""
+        dist.barrier(self.group)
+        with ranks.section(f"{self.job.name}: memory"), ranks.allocations(self.job.name) as seen:
+            self.executor.step(self.inputs, self.losses)
+        return seen.peak_bytes
+
+
+def _losses(of: Data, m: int, loss: MicroBatchLoss, here: torch.device) -> list:
+    targets, valid = of.targets.to(here), of.valid.to(here)
+    parts = zip(micro_batches(targets, m), micro_batches(valid, m), strict=True)
+    count = of.count
+    return [lambda y, t=t, ok=ok: loss(token_losses(y, t), ok, count) for t, ok in parts]
+
+
+def durations(schedule: Schedule, rank: int, times: Times) -> dict[tuple[str, int], float]:
+    """(kind, chunk): seconds of this rank's computations."""
+    by_kind = {kind: times.of(kind, schedule.stages) for kind in COMPUTE}
+    return {
+        (kind, chunk): by_kind[kind][schedule.stage(rank, chunk)]
+        for kind in COMPUTE for chunk in range(schedule.chunks)
+    }  # fmt: skip
+
+
+def together(group: dist.ProcessGroup) -> float:
+    """A moment shortly ahead that all ranks of the group agree on, by time.monotonic.
+
+    Where they are on several machines, whose clocks know nothing of each other, each takes its own
+    moment after a barrier.
+    """
+    dist.barrier(group)
+    moment = time.monotonic() + _LEAD
+    if os.environ.get("LOCAL_WORLD_SIZE", "1") != os.environ.get("WORLD_SIZE", "1"):
+        return moment
+    told = torch.tensor([moment], dtype=torch.float64, device=ranks.device())
+    dist.broadcast(told, group_src=0, group=group)
+    return told.item()

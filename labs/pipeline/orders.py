@@ -1,0 +1,55 @@
+"""Asks an order what each rank does: the course's at once, a learner's in a process of its own.
+
+A learner's generator may never end, or raise; there it has a limit, and its own line is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+from labs import ranks
+from labs.answers import is_own
+from labs.ranks.ship import Source
+from labs.schedules.instructions import Instruction, Order, Schedule, make
+from labs.schedules.known import Known
+
+LIMIT = 20.0
+"""Seconds for all that is asked of one order."""
+_MORE = 8  # instructions beyond the legal number that are still read, to be told of
+Asked = tuple[int, int, int]  # ranks, micro-batches, chunks
+
+
+def schedules(known: Known, order: Order | Source, asked: Sequence[Asked]) -> list[Schedule]:
+    """The schedule of `order` for each (ranks, micro-batches, chunks).
+
+    Raises ranks.RunFailed when a learner's order raises or does not end, ValueError for what is no
+    order.
+    """
+    if not isinstance(order, Source) and not is_own(order):
+        return [known.make(order, *one) for one in asked]
+    run = ranks.launch(_listed, 1, args=(order, list(asked), known.looped), limit=LIMIT,
+                       status=False)  # fmt: skip
+    found = []
+    for one, orders in zip(asked, run.values[0], strict=True):
+        found.append(known.make(lambda rank, *_, orders=orders: orders[rank], *one))
+    return found
+
+
+def _listed(order: Callable, asked: Sequence[Asked], looped: bool) -> list[list[list[tuple]]]:
+    """On a rank: by what was asked and by rank, the instructions as plain tuples."""
+    found = []
+    for p, m, v in asked:
+        cut = lambda *given, most=m * v: _cut(order(*given), most)  # noqa: E731
+        made = make("order", cut, p, m, v if looped else 1)
+        found.append([[tuple(at) for at in one] for one in made.orders])
+    return found
+
+
+def _cut(order: object, passes: int) -> list[Instruction]:
+    """The first instructions of an order. Raises TypeError for what yields none."""
+    if order is None or not hasattr(order, "__iter__"):
+        raise TypeError(
+            f"an order gives forward(i), backward(i), …, one after the other; it gave {order!r}"
+        )
+    return list(islice(order, 3 * passes + _MORE))

@@ -1,0 +1,59 @@
+"""What a pipeline cannot be, said before a launch: which numbers clash, and what would do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from labs import ranks
+
+LONGEST = 60.0
+"""Seconds that one step on simulated devices may take."""
+
+
+def sections(topic: str, known: tuple[str, ...], only: Iterable[str] | str | None) -> tuple:
+    """The sections that are asked for, in their order. Raises ValueError for others."""
+    wanted = known if only is None else (only,) if isinstance(only, str) else only
+    if not isinstance(wanted, (tuple, list, set)) or not wanted:
+        raise ValueError(f"only must name sections of {topic}, got {only!r}")
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is no section of {topic}; there are {list(known)}")
+    return tuple(name for name in known if name in wanted)
+
+
+def micro_batches(asked: Iterable[int]) -> tuple[int, ...]:
+    """Numbers of micro-batches, each once, in order. Raises ValueError for what is none."""
+    if not isinstance(asked, (tuple, list, set, range)) or not asked:
+        raise ValueError(f"micro_batches must be numbers, as (4, 8, 32), got {asked!r}")
+    for m in asked:
+        if isinstance(m, bool) or not isinstance(m, int) or m < 1:
+            raise ValueError(f"micro_batches must be whole numbers from 1 on, got {m!r}")
+    return tuple(sorted(set(asked)))
+
+
+def step(n: int, m: int, forward: float, tries: int) -> None:
+    """Ranks, micro-batches, seconds of a forward pass, tries. Raises ValueError."""
+    ranks.place(n)
+    if isinstance(forward, bool) or not isinstance(forward, (int, float)) or not forward > 0:
+        raise ValueError(f"forward must be seconds above 0, got {forward!r}")
+    if isinstance(tries, bool) or not isinstance(tries, int) or tries < 1:
+        raise ValueError(f"tries must be a whole number from 1 on, got {tries!r}")
+    seconds = (m + n - 1) * 3 * forward
+    if seconds > LONGEST:
+        fits = int(LONGEST / (3 * forward)) - n + 1
+        near = f"at most {fits} micro-batches" if fits > 0 else "a shorter forward pass"
+        raise ValueError(
+            f"{m} micro-batches of {3 * forward:g} s on {n} ranks take {seconds:.0f} s a step; "
+            f"{near} would end within {LONGEST:.0f} s"
+        )
+
+
+def multiple(m: int, p: int) -> None:
+    """Interleaved: micro-batches must be a multiple of the ranks. Raises ValueError."""
+    if m % p:
+        below = m // p * p
+        near = f"{below} or {below + p}" if below else f"{p}"
+        raise ValueError(
+            f"{m} micro-batches are no multiple of {p} ranks, which the interleaved order needs; "
+            f"{near} would do"
+        )
