@@ -155,6 +155,22 @@ def buffer_of_another_type():
         dist.recv(torch.ones(8, dtype=torch.int32), 0)
 
 
+def buffer_for_anyone_too_large():
+    rank, _ = me()
+    if rank == 0:
+        dist.recv(torch.ones(8))
+    else:
+        dist.send(torch.ones(4), 0)
+
+
+def pieces_too_short():
+    """Rank 1 makes room for two of rank 0, which sends it one."""
+    rank, _ = me()
+    sent, expected = ([1, 1], [1, 2]) if rank == 0 else ([2, 1], [2, 1])
+    x, room = torch.ones(sum(sent)), torch.ones(sum(expected))
+    dist.all_to_all_single(room, x, expected, sent)
+
+
 def left_a_message_behind():
     rank, _ = me()
     if rank == 0:
@@ -246,6 +262,8 @@ def good():
     dist.all_gather([torch.empty(8) for _ in range(n)], got)
     dist.reduce_scatter(torch.empty(8), [got] * n)
     dist.all_to_all([torch.empty(8) for _ in range(n)], [got] * n)
+    pieces = [(rank + other) % 3 for other in range(n)]
+    dist.all_to_all_single(torch.empty(sum(pieces)), torch.ones(sum(pieces)), pieces, pieces)
     dist.gather(got, [torch.empty(8) for _ in range(n)] if rank == 0 else None)
     dist.scatter(torch.empty(8), [got] * n if rank == 1 else None, 1)
     dist.reduce(got, 0, op=dist.ReduceOp.MAX)

@@ -5,6 +5,7 @@ import inspect
 import pytest
 
 from labs import ranks
+from labs.ranks.doctor.diagnosis import ADVICE
 from tests import deadlocks_on_ranks as wrong
 
 pytestmark = [pytest.mark.ranks, pytest.mark.usefixtures("nothing_left")]
@@ -62,6 +63,7 @@ def test_ranks_that_wait_for_each_other(name, n, kind, doing, at):
     assert doing in mine
     assert line_of(function, at) in mine
     assert found.cycle or kind == "wrong peer"
+    assert found.advice == ADVICE[kind]
 
 
 def test_a_rank_that_left_early_is_named():
@@ -81,6 +83,12 @@ def test_a_rank_that_left_early_is_named():
         ("reductions", "other reduction", "has MAX on rank 0 and SUM on rank 1"),
         ("buffer_too_large", "sizes differ", "has 16 bytes of float32 and the buffer for it 32"),
         ("buffer_too_small", "sizes differ", "has 32 bytes of float32 and the buffer for it 16"),
+        ("buffer_for_anyone_too_large", "sizes differ",
+         "rank 1 sent 16 bytes to rank 0, which had no buffer of that size left for it: one that "
+         "takes a message from any rank has 32"),
+        ("pieces_too_short", "sizes differ",
+         "in the 1st collective, all_to_all, the piece from rank 0 to rank 1 has 4 bytes and the "
+         "room for it 8"),
     ],
 )  # fmt: skip
 def test_calls_that_do_not_fit(name, kind, why):

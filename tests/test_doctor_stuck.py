@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from labs.ranks.doctor import stuck as doctor
+from labs.ranks.doctor.diagnosis import ADVICE
 from labs.ranks.doctor.programs import (
     _OnPaper,
     collective,
@@ -179,6 +180,17 @@ class TestTheCircle:
         found = lint(told)
         assert found.cycle == [0, 1]
         assert found.waits[2] == [0]
+
+    def test_groups_in_crossed_orders_are_no_wrong_group(self):
+        """Rows first on two ranks, columns first on the others: what to try is the order."""
+        row = [(0, 1), (0, 1), (2, 3), (2, 3)]
+        column = [(0, 2), (1, 3), (0, 2), (1, 3)]
+        programs = []
+        for rank in range(4):
+            order = (row, column) if rank in (0, 3) else (column, row)
+            programs.append([collective("all_reduce", *group[rank]) for group in order])
+        found = lint(programs)
+        assert (found.kind, found.advice) == ("other group", ADVICE["groups crossed"])
 
     def test_the_shortest_is_told(self):
         graph = {0: [1], 1: [2], 2: [0, 1]}
