@@ -1,6 +1,6 @@
 """Answers of notebook 03: the orders in which the ranks of a pipeline compute."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -10,6 +10,10 @@ from labs.schedules.instructions import (
     backward_input,
     backward_weight,
     forward,
+    receive_backward,
+    receive_forward,
+    send_backward,
+    send_forward,
 )
 
 
@@ -17,6 +21,29 @@ def gpipe_order(rank: int, ranks: int, micro_batches: int) -> Iterator[Instructi
     """GPipe: all forward passes, then all backward passes."""
     yield from (forward(i) for i in range(micro_batches))
     yield from (backward(i) for i in range(micro_batches))
+
+
+def with_messages(order: Sequence[Instruction], rank: int, ranks: int) -> Iterator[Instruction]:
+    """The rank's order with its messages: receive before what needs it, send right after.
+
+    order    what the rank computes: forward(i) and backward(i), one chunk a rank
+    yields   the same, each F and B between its messages
+    """
+    first, last = rank == 0, rank == ranks - 1
+    for at in order:
+        i = at.micro_batch
+        if at.kind == "F":
+            if not first:
+                yield receive_forward(i)
+            yield at
+            if not last:
+                yield send_forward(i)
+        else:
+            if not last:
+                yield receive_backward(i)
+            yield at
+            if not first:
+                yield send_backward(i)
 
 
 def one_f_one_b_order(rank: int, ranks: int, micro_batches: int) -> Iterator[Instruction]:

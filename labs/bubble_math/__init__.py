@@ -29,7 +29,7 @@ from labs.bubble_math.jobs import (
 )
 from labs.pipeline import refuse
 from labs.pipeline.agreement import Agreement, agreement
-from labs.pipeline.jobs import Job
+from labs.pipeline.jobs import Job, plain_loss
 from labs.pipeline.on_rank import on_rank
 from labs.ranks import Run
 from labs.result import Result
@@ -70,7 +70,6 @@ def run(
     result = Result(TOPIC, dict(ranks=ranks, micro_batches=asked, forward=forward))
     try:
         order = reference("one_f_one_b.gpipe_order", gpipe_order)
-        loss = reference("one_f_one_b.micro_batch_loss")
     except Missing as missing:
         result.notes.append(str(missing))
         return result
@@ -82,7 +81,7 @@ def run(
     todo = jobs(order, ranks, sections, asked, forward, tries)
     if todo:
         told = [one.job for one in todo]
-        take(result, todo, _launch(ranks, told, loss, mode, status))
+        take(result, todo, _launch(ranks, told, mode, status))
     result.seconds = time.monotonic() - begun
     return result
 
@@ -99,5 +98,5 @@ def take(result: Result, todo: list[Timed], run: Run) -> None:
         result.notes.append(accounts.CLOCK_NOTE)
 
 
-def _launch(n: int, told: list[Job], loss: Callable, mode: str | None, status: bool) -> Run:
-    return ranks.launch(on_rank, n, args=(told, loss), mode=mode, status=status)
+def _launch(n: int, told: list[Job], mode: str | None, status: bool) -> Run:
+    return ranks.launch(on_rank, n, args=(told, plain_loss), mode=mode, status=status)

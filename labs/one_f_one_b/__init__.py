@@ -17,10 +17,11 @@ from labs import ranks
 from labs.answers import Missing, reference
 from labs.one_f_one_b import accounts, torch_native
 from labs.one_f_one_b.jobs import SECTIONS, SLOTS, TORCH, Orders, Planned, chunks, jobs
-from labs.one_f_one_b.parity import held, parity
+from labs.one_f_one_b.parity import parity
 from labs.pipeline import refuse
 from labs.pipeline.jobs import TINY, Job
 from labs.pipeline.on_rank import on_rank
+from labs.pipeline.parity import held
 from labs.ranks import Run
 from labs.result import Result
 from labs.schedules.known import KNOWN

@@ -9,7 +9,7 @@ from labs.one_f_one_b.jobs import CLOCK, COMPUTE, FIXED_BATCH, STORED, Orders, P
 from labs.pipeline import agreement as agreeing
 from labs.pipeline.agreement import Agreement, agreement
 from labs.ranks.run import Run
-from labs.result import Check, at_most, equal, near
+from labs.result import Check, equal, near
 from labs.schedules.known import KNOWN
 from labs.schedules.lint import lint
 from labs.schedules.simulate import Times, simulate
@@ -114,8 +114,3 @@ def _bytes(planned: Sequence[Planned], run: Run) -> list[Check]:
                  round(last / first, 3), ratio, 0.15, "times", "stored × size of a micro-batch")
         )  # fmt: skip
     return found
-
-
-def equal_gradients(label: str, far: float, eps: float, source: str) -> Check:
-    """The largest difference of a gradient, as a share of the model's largest gradient."""
-    return at_most(f"{label}: gradients apart", far, eps, "of the largest", source)

@@ -53,6 +53,11 @@ class Job:
         return numbers * self.dtype.itemsize
 
 
+def plain_loss(losses: torch.Tensor, valid: torch.Tensor, count: int) -> torch.Tensor:
+    """A micro-batch's part of the loss where all tokens count: (B, T) losses, tokens in all."""
+    return losses.sum() / count
+
+
 @dataclass(frozen=True)
 class Data:
     """A batch: tokens, targets and which targets count, (B, T) each."""

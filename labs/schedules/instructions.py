@@ -52,6 +52,26 @@ def backward_weight(micro_batch: int, chunk: int = 0) -> Instruction:
     return Instruction(BACKWARD_WEIGHT, micro_batch, chunk)
 
 
+def receive_forward(micro_batch: int, chunk: int = 0) -> Instruction:
+    """RF: the activation from the stage before, needed by F."""
+    return Instruction(RECEIVE_FORWARD, micro_batch, chunk)
+
+
+def send_forward(micro_batch: int, chunk: int = 0) -> Instruction:
+    """SF: the activation that F made, to the stage after."""
+    return Instruction(SEND_FORWARD, micro_batch, chunk)
+
+
+def receive_backward(micro_batch: int, chunk: int = 0) -> Instruction:
+    """RB: the gradient from the stage after, needed by B."""
+    return Instruction(RECEIVE_BACKWARD, micro_batch, chunk)
+
+
+def send_backward(micro_batch: int, chunk: int = 0) -> Instruction:
+    """SB: the gradient that B made, to the stage before."""
+    return Instruction(SEND_BACKWARD, micro_batch, chunk)
+
+
 Order = Callable[[int, int, int], Iterable[Instruction]]  # (rank, ranks, micro-batches)
 
 
@@ -123,13 +143,13 @@ def make(
             raise ValueError(f"a pipeline needs a whole number of {what}, 1 or more; got {count!r}")
     more = () if chunks == 1 else (chunks,)
     orders = tuple(
-        tuple(_instruction(at) for at in order(rank, ranks, micro_batches, *more))
+        tuple(as_instruction(at) for at in order(rank, ranks, micro_batches, *more))
         for rank in range(ranks)
     )
     return Schedule(name, ranks, micro_batches, orders, chunks)
 
 
-def _instruction(given: object) -> Instruction:
+def as_instruction(given: object) -> Instruction:
     """What an order yields; a tuple like ("F", 3) will do."""
     if isinstance(given, Instruction):
         return given

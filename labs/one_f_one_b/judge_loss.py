@@ -1,0 +1,118 @@
+"""The check of `micro_batch_loss`: the parts against the mean over the whole batch's tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from labs import ranks
+from labs.answers import Missing, reference
+from labs.exercise import FAILED, NOT_REACHED, PASSED, Verdict
+from labs.judging import broke, not_reached
+from labs.pipeline.jobs import Job
+from labs.pipeline.on_rank import on_rank
+from labs.pipeline.parity import held
+from labs.ranks.ship import Source
+from labs.schedules.known import KNOWN
+
+VALUES, GRADIENTS = "values", "gradients"
+PROPERTIES = (VALUES, GRADIENTS)
+_LIMIT = 20.0
+Batch = tuple[torch.Tensor, torch.Tensor]  # losses and which of them count, (m, B, T) each
+
+
+def batches(seed: int) -> list[Batch]:
+    """Micro-batches alike; of unequal token counts; with one that has no valid token."""
+    draw = torch.Generator().manual_seed(seed)
+    losses = 1 + 4 * torch.rand(3, 4, 2, 6, generator=draw, dtype=torch.float64)
+    whole = torch.ones(4, 2, 6, dtype=torch.float64)
+    lengths = torch.tensor([6, 2, 5, 1])[:, None, None]
+    uneven = (torch.arange(6) < lengths).double().expand(4, 2, 6)
+    empty = uneven.clone()
+    empty[1] = 0
+    return [(losses[0], whole), (losses[1], uneven), (losses[2], empty)]
+
+
+def parts(function: Callable, given: list[Batch]) -> list[list[float]]:
+    """On a rank: each micro-batch's loss."""
+    found = []
+    for losses, valid in given:
+        count = int(valid.sum())
+        told = [function(one, ok, count) for one, ok in zip(losses, valid, strict=True)]
+        odd = next((x for x in told if not isinstance(x, torch.Tensor) or x.numel() != 1), None)
+        if odd is not None:
+            raise TypeError(f"the function returned {odd!r}, not a tensor of one number")
+        found.append([x.item() for x in told])
+    return found
+
+
+def judge(function: Callable | Source, seed: int) -> list[Verdict]:
+    """The learner's function on a rank, then in a real pipeline of two."""
+    given = batches(seed)
+    try:
+        run = ranks.launch(parts, 1, args=(function, given), limit=_LIMIT, status=False)
+    except ranks.RunFailed as failed:
+        return broke(PROPERTIES, failed)
+    except ValueError as refused:
+        return not_reached(PROPERTIES, Verdict(VALUES, FAILED, str(refused)))
+    told = ("equal micro-batches", "unequal token counts", "one without a valid token")
+    for label, batch, got in zip(told, given, run.values[0], strict=True):
+        wanted = _parts(*batch)
+        if not abs(sum(got) - sum(wanted)) <= 1e-9:
+            text = f"{label}: the parts add up to {sum(got):.6g}, the mean is {sum(wanted):.6g}"
+            return not_reached(
+                PROPERTIES, Verdict(VALUES, FAILED, text, hint(batch, got), run.output)
+            )
+    return [
+        Verdict(VALUES, PASSED, "the parts add up to the mean over all tokens"),
+        _run(function, seed),
+    ]
+
+
+def _parts(losses: torch.Tensor, valid: torch.Tensor) -> list[float]:
+    return [((one * ok).sum() / valid.sum()).item() for one, ok in zip(losses, valid, strict=True)]
+
+
+def hint(batch: Batch, got: list[float]) -> str:
+    """What a wrong sum probably forgets."""
+    losses, valid = batch
+    m, total = len(losses), sum(got)
+    if total != total:
+        return "0 tokens of 0 is not a number: divide by a number that is never 0"
+    own = [
+        ((x * ok).sum() / ok.sum().clamp(min=1)).item() for x, ok in zip(losses, valid, strict=True)
+    ]
+    mean = sum(_parts(losses, valid))
+    slips = [
+        ((losses * valid).sum().item(), "that is the sum: divide by the number of valid tokens of "
+         "the whole batch"),
+        (sum(own), "each micro-batch gives its own mean, and m of them are m times too much"),
+        (sum(own) / m, "a mean of means gives every token of a short micro-batch more weight: "
+         "divide by the tokens of the whole batch"),
+        (mean / m, "divided by m once too often: the tokens of the batch are all that counts"),
+        (mean * m, "m times too much"),
+        (losses.sum().item() / valid.sum().item(), "tokens that do not count are in the sum"),
+        (losses.mean().item(), "tokens that do not count are in the mean"),
+    ]  # fmt: skip
+    return next((text for slip, text in slips if abs(total - slip) <= 1e-9 * abs(slip)), "")
+
+
+def _run(function: Callable | Source, seed: int) -> Verdict:
+    try:
+        order = reference("one_f_one_b.one_f_one_b_order")
+    except Missing as missing:
+        return Verdict(GRADIENTS, NOT_REACHED, str(missing))
+    schedule = KNOWN["one_f_one_b"].make(order, 2, 4)
+    job = Job("your loss", schedule, rows=2, seed=seed % 1000, uneven=True, gradients=True)
+    try:
+        run = ranks.launch(on_rank, 2, args=([job], function), limit=_LIMIT, status=False)
+    except ranks.RunFailed as failed:
+        return broke((GRADIENTS,), failed)[0]
+    told = [value[0] for value in run.values]
+    checks = held("1F1B", job, [t["gradients"] for t in told], told[-1]["steps"][0]["loss"])
+    wrong = [check for check in checks if not check.ok]
+    if wrong:
+        text = "the values are right, the gradients are not: is the loss cut off from its graph?"
+        return Verdict(GRADIENTS, FAILED, str(wrong[0]), text)
+    return Verdict(GRADIENTS, PASSED, "on 2 ranks those of one device")
