@@ -127,3 +127,25 @@ def end_descendants(limit: float = 5.0) -> bool:
             return True
         time.sleep(0.002)
     return False
+
+
+def kill_marked(mark: str, seconds: float = 3.0) -> None:
+    """Kill all that have `mark`, a NAME=value, in their environment, and wait for their end."""
+    import psutil
+
+    name, _, value = mark.partition("=")
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        left = [
+            found.pid
+            for found in psutil.process_iter(["environ", "status"])
+            if (found.info["environ"] or {}).get(name) == value
+            and found.info["status"] != psutil.STATUS_ZOMBIE
+            and found.pid != os.getpid()
+        ]
+        if not left:
+            return
+        for pid in left:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)

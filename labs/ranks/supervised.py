@@ -4,7 +4,6 @@ import atexit
 import contextlib
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -181,31 +180,7 @@ class Supervised:
             self.process.wait()
         self._said.close()
         if self.process.returncode:  # else it ended by itself, when all below it had ended
-            self._sweep()
-
-    def _sweep(self) -> None:
-        """Kill what still carries our mark, and wait for its end (3 s at most).
-
-        There is something only when the supervisor itself was killed, and its ranks are dying.
-        """
-        import psutil
-
-        name, _, value = self.mark.partition("=")
-        deadline = time.monotonic() + 3
-        while time.monotonic() < deadline:
-            left = [
-                found.pid
-                for found in psutil.process_iter(["environ", "status"])
-                if (found.info["environ"] or {}).get(name) == value
-                and found.info["status"] != psutil.STATUS_ZOMBIE
-                and found.pid != os.getpid()
-            ]
-            if not left:
-                return
-            for pid in left:
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
-            time.sleep(0.01)
+            processes.kill_marked(self.mark)
 
     def _last_words(self) -> str:
         said = ""
