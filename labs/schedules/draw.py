@@ -1,116 +1,237 @@
-"""A timeline as a picture: who computes what when, the bubble hatched, what is stored under it."""
+"""A timeline as a picture: who computes what when, the bubble hatched, what is stored under it.
+
+Nothing is told by colour alone: forward passes are plain, backward passes striped, and a bar at the
+foot of a box says which chunk of the model it is, none for chunk 0 and a taller one for each more.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from matplotlib.axes import Axes
+from matplotlib.collections import PatchCollection, PolyCollection
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from labs import figure
-from labs.figure import BLUE, GREEN, ORANGE, SKY, Picture
+from labs.figure import BLUE, GREEN, ORANGE, PINK, Picture
 from labs.schedules.instructions import BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT, FORWARD
-from labs.schedules.timeline import Timeline
+from labs.schedules.timeline import Span, Timeline
 
-# Told apart by colour, by hatch and by where the number stands; later chunks are lighter.
-_LOOK = {
-    FORWARD: ("forward", BLUE, ""),
-    BACKWARD: ("backward", ORANGE, "//"),
-    BACKWARD_INPUT: ("backward, input", ORANGE, "//"),
-    BACKWARD_WEIGHT: ("backward, weights", GREEN, "\\\\"),
+_LOOK = {  # name, colour, hatch, colour of the number
+    FORWARD: ("forward", BLUE, "", "white"),
+    BACKWARD: ("backward", ORANGE, "////", "black"),
+    BACKWARD_INPUT: ("backward, input", PINK, "....", "black"),
+    BACKWARD_WEIGHT: ("backward, weights", GREEN, "\\\\", "black"),
 }
-_MOST_NUMBERS = 400  # boxes that still get their micro-batch's number
+_BUBBLE = dict(facecolor="0.95", hatch="xxx", edgecolor="0.82")
+_WIDTH = 9.0  # inches, of which the axis of time takes
+_AXIS = 0.89
+_ROW, _TITLE, _STORED = 0.34, 0.5, 0.8  # inches
+_LETTERS = (6.5, 4.8)  # points: as wished, and the smallest that can be read
+_HALF = 0.42  # of a box's height
+_MOST_NUMBERS = 1200  # boxes that still get their micro-batch's number
+_BAR = 0.16  # of the row's height, for each chunk after the first
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A picture and where its axis of time lies: `left` and `right` as shares of its width."""
+
+    picture: Picture
+    left: float
+    right: float
+    end: float  # the time at `right`
 
 
 def gantt(
     timelines: Timeline | Sequence[Timeline], titles: Sequence[str] = (), stored: bool = True,
-    unit: str = "",
+    unit: str = "", *, scale: float = 1.0, shares: Sequence[float] = (),
+    formula: float | None = None,
 ) -> Picture:  # fmt: skip
     """Draw timelines under one another on one axis of time.
 
     titles: one for each; stored: show under each how many forward passes the first and the last
-    rank store; unit: of time, for the axis.
+    rank store; unit: of time, for the axis; scale: what a time is multiplied by to be in that unit;
+    shares: of the bubble, one for each (none: as the timelines have it); formula: a moment to be
+    marked, in the timelines' own unit.
     """
+    return drawn(timelines, titles, stored, unit, scale, shares, formula).picture
+
+
+def drawn(
+    timelines: Timeline | Sequence[Timeline], titles: Sequence[str] = (), stored: bool = True,
+    unit: str = "", scale: float = 1.0, shares: Sequence[float] = (),
+    formula: float | None = None,
+) -> Drawn:  # fmt: skip
+    """As `gantt`, and where on the picture its axis of time lies."""
     shown = [timelines] if isinstance(timelines, Timeline) else list(timelines)
     titles = list(titles) or [one.schedule.name for one in shown]
-    rows = []
+    shares = list(shares) or [one.bubble_share for one in shown]
+    end = max([one.makespan * scale for one in shown] + [(formula or 0.0) * scale])
+    drawn_, axes = _rows_of(shown, stored, end)
+    for one, title, share, (upper, lower) in zip(shown, titles, shares, axes, strict=True):
+        _gantt(upper, one, scale, end)
+        upper.set_title(f"{title}: bubble {share:.1%} of the time", fontsize=9)
+        if lower is not None:
+            _stored(lower, one, scale)
+        if formula is not None:
+            for ax in filter(None, (upper, lower)):
+                ax.axvline(formula * scale, color="black", lw=1.6, ls=(0, (4, 2)), zorder=5)
+    last = axes[-1][1] or axes[-1][0]
+    last.set_xlim(0, end)
+    last.set_xlabel(f"time ({unit})" if unit else "time")
+    keys = _legend(shown, formula is not None)
+    drawn_.legend(handles=keys, loc="outside upper center", ncols=min(6, len(keys)), fontsize=8,
+                  frameon=False, handlelength=1.8, columnspacing=1.4)  # fmt: skip
+    told = alt(shown, titles, shares, formula, scale, unit)
+    made = figure.picture(drawn_, told)
+    place = last.get_position()
+    return Drawn(made, place.x0, place.x1, end)
+
+
+def _rows_of(
+    shown: Sequence[Timeline], stored: bool, end: float
+) -> tuple[Figure, list[tuple[Axes, Axes | None]]]:
+    """An empty figure: for each timeline an axes of its ranks, and one of what is stored."""
+    heights = []
     for one in shown:
-        rows += [("gantt", one)] + ([("stored", one)] if stored else [])
-    heights = [0.34 * one.schedule.ranks + 0.5 if kind == "gantt" else 0.8 for kind, one in rows]
-    drawn = figure.empty(9.0, sum(heights) + 0.7)
-    axes = drawn.subplots(len(rows), 1, sharex=True, height_ratios=heights, squeeze=False)[:, 0]
-    end = max(one.makespan for one in shown)
-    named = iter(titles)
-    for (kind, one), ax in zip(rows, axes, strict=True):
+        heights += [_ROW * one.schedule.ranks + _TITLE] + ([_STORED] if stored else [])
+    made = figure.empty(_WIDTH, sum(heights) + 0.8)
+    flat = made.subplots(len(heights), 1, sharex=True, height_ratios=heights, squeeze=False)[:, 0]
+    for ax in flat:
         ax.spines[["top", "right"]].set_visible(False)
-        if kind == "gantt":
-            _rows(ax, one)
-            ax.set_title(f"{next(named)}: bubble {one.bubble_share:.1%} of the time", fontsize=9)
-        else:
-            _stored(ax, one)
-    axes[-1].set_xlim(0, end)
-    axes[-1].set_xlabel(f"time{f' ({unit})' if unit else ''}")
-    kinds = {at.kind for one in shown for order in one.schedule.orders for at in order}
-    patches = [
-        Patch(facecolor=colour, hatch=hatch, edgecolor="white", label=name)
-        for kind, (name, colour, hatch) in _LOOK.items() if kind in kinds
-    ]  # fmt: skip
-    patches.append(Patch(facecolor="0.93", hatch="xx", edgecolor="0.75", label="bubble"))
-    drawn.legend(handles=patches, loc="outside upper right", ncols=len(patches), fontsize=8)
-    return figure.picture(drawn, alt(shown, titles))
+        ax.set_xlim(0, end)
+    step = 2 if stored else 1
+    return made, [(flat[n], flat[n + 1] if stored else None) for n in range(0, len(heights), step)]
 
 
-def _rows(ax: Axes, timeline: Timeline) -> None:
+def _gantt(ax: Axes, timeline: Timeline, scale: float, end: float) -> None:
     schedule = timeline.schedule
-    first = min((start[0] for start in timeline.starts if start), default=0.0)
-    boxes = sum(map(len, schedule.orders))
-    for rank in range(schedule.ranks):
-        ax.add_patch(
-            Rectangle((0, rank - 0.4), timeline.makespan, 0.8, facecolor="0.93", hatch="xx",
-                      edgecolor="0.75", linewidth=0)
-        )  # fmt: skip
+    zero = min((start[0] for start in timeline.starts if start), default=0.0)
+    idle = [Rectangle((0, rank - _HALF), timeline.makespan * scale, 2 * _HALF)
+            for rank in range(schedule.ranks)]  # fmt: skip
+    ax.add_collection(PatchCollection(idle, linewidth=0, **_BUBBLE))
+    alike: dict[tuple[str, int], list[Span]] = {}
     for span in timeline.spans():
-        _, colour, hatch = _LOOK[span.instruction.kind]
-        chunk = span.instruction.chunk
-        if chunk and span.instruction.kind == FORWARD:
-            colour = SKY
-        left, width = span.start - first, span.end - span.start
-        ax.add_patch(
-            Rectangle((left, span.rank - 0.4), width, 0.8, facecolor=colour, hatch=hatch,
-                      edgecolor="white", linewidth=0.5)
-        )  # fmt: skip
-        if boxes <= _MOST_NUMBERS:
-            shade = "white" if colour in (BLUE, GREEN) else "black"
-            ax.text(left + width / 2, span.rank, span.instruction.micro_batch, fontsize=6.5,
-                    ha="center", va="center", color=shade)  # fmt: skip
+        alike.setdefault((span.instruction.kind, span.instruction.chunk), []).append(span)
+    points = _AXIS * _WIDTH * 72 / end if end else 0.0  # a unit of time on paper
+    for (kind, chunk), spans in alike.items():
+        _, colour, hatch, _ = _LOOK[kind]
+        edge = min(0.6, 0.1 * points * scale * min(span.end - span.start for span in spans))
+        boxes = [_corners(span, zero, scale, -_HALF, _HALF) for span in spans]
+        face, stripe = _shades(colour, chunk)
+        ax.add_collection(
+            PolyCollection(boxes, facecolor=face, hatch=hatch, edgecolor=stripe, linewidth=edge)
+        )
+        if chunk:
+            bars = [_corners(span, zero, scale, _HALF - _BAR * chunk, _HALF) for span in spans]
+            ax.add_collection(PolyCollection(bars, facecolor="0.2", edgecolor="white",
+                                             linewidth=edge))  # fmt: skip
+    if sum(map(len, schedule.orders)) <= _MOST_NUMBERS:
+        _numbers(ax, timeline, zero, scale, points)
     ax.set_ylim(schedule.ranks - 0.5, -0.5)
-    ax.set_yticks(range(schedule.ranks), [f"rank {rank}" for rank in range(schedule.ranks)])
+    ax.set_yticks(range(schedule.ranks), [f"rank {rank}" for rank in range(schedule.ranks)],
+                  fontsize=8)  # fmt: skip
 
 
-def _stored(ax: Axes, timeline: Timeline) -> None:
-    first = min((start[0] for start in timeline.starts if start), default=0.0)
-    last = timeline.schedule.ranks - 1
+def _numbers(ax: Axes, timeline: Timeline, zero: float, scale: float, points: float) -> None:
+    """The micro-batch in each box that has room for it; upright where the box is narrow."""
+    for span in timeline.spans():
+        kind, i, chunk = span.instruction
+        width = (span.end - span.start) * scale * points
+        size, turn = _fitting(str(i), width)
+        if not size:
+            continue
+        _, _, _, ink = _LOOK[kind]
+        ax.text(
+            ((span.start + span.end) / 2 - zero) * scale, span.rank - _BAR * chunk / 2, i,
+            fontsize=size, rotation=turn, ha="center", va="center",
+            color="black" if chunk else ink, clip_on=True,
+        )  # fmt: skip
+
+
+def _fitting(digits: str, width: float) -> tuple[float, int]:
+    """Letter size in points and rotation at which digits fit a width in points; size 0: not."""
+    for size in _LETTERS:
+        if 0.62 * size * len(digits) + 0.8 <= width:
+            return size, 0
+    for size in _LETTERS:
+        if size * 0.75 + 0.6 <= width:
+            return size, 90
+    return 0.0, 0
+
+
+def _corners(span: Span, zero: float, scale: float, top: float, bottom: float) -> list[tuple]:
+    left, right = (span.start - zero) * scale, (span.end - zero) * scale
+    upper, lower = span.rank + top, span.rank + bottom
+    return [(left, upper), (right, upper), (right, lower), (left, lower)]
+
+
+def _shades(colour: str, chunk: int) -> tuple[tuple, tuple]:
+    """Of a box and of its stripes: light on dark for chunk 0, and the reverse for later ones."""
+    pale, light, dark = (_lighter(colour, paler) for paler in (0.6 + 0.05 * chunk, 0.7, 0.25))
+    return (pale, dark) if chunk else (_lighter(colour, 0), light)
+
+
+def _lighter(colour: str, paler: float) -> tuple[float, ...]:
+    """The colour itself at 0, white at 1."""
+    return tuple(channel + (1 - channel) * paler for channel in to_rgb(colour))
+
+
+def _legend(shown: Sequence[Timeline], marked: bool) -> list:
+    kinds = {at.kind for one in shown for order in one.schedule.orders for at in order}
+    keys: list = [
+        Patch(facecolor=colour, hatch=hatch, edgecolor=_lighter(colour, 0.7), linewidth=0,
+              label=name)
+        for kind, (name, colour, hatch, _) in _LOOK.items() if kind in kinds
+    ]  # fmt: skip
+    keys.append(Patch(label="bubble", linewidth=0, **_BUBBLE))
+    if any(one.schedule.chunks > 1 for one in shown):
+        keys.append(Line2D([], [], color="0.2", lw=3, label="foot bar: later chunk of the model"))
+    if marked:
+        keys.append(Line2D([], [], color="black", lw=1.6, ls=(0, (4, 2)), label="formula's end"))
+    return keys
+
+
+def _stored(ax: Axes, timeline: Timeline, scale: float) -> None:
+    zero = min((start[0] for start in timeline.starts if start), default=0.0)
+    last, most = timeline.schedule.ranks - 1, 0
     for rank, colour, style in ((0, BLUE, "-"), (last, ORANGE, "--")):
         changes = timeline.stored(rank)
-        ax.step([t - first for t, _ in changes], [n for _, n in changes], where="post",
-                color=colour, linestyle=style, label=f"rank {rank}")  # fmt: skip
+        counts = [count for _, count in changes]
+        most = max([most, *counts])
+        times = [(t - zero) * scale for t, _ in changes]
+        ax.step(times, counts, where="post", color=colour, linestyle=style, lw=1.6,
+                label=f"rank {rank}: at most {max(counts, default=0)}")  # fmt: skip
         if last == 0:
             break
-    ax.set_ylim(bottom=0)
+    ax.set_ylim(0, 1.6 * max(1, most))  # room for the legend
     ax.yaxis.set_major_locator(MaxNLocator(3, integer=True))
+    ax.tick_params(labelsize=8)
     ax.set_ylabel("stored", fontsize=8)
-    ax.legend(fontsize=7, loc="upper right")
+    ax.legend(fontsize=7.5, loc="upper right", ncols=2, frameon=False, borderaxespad=0.1)
 
 
-def alt(timelines: Sequence[Timeline], titles: Sequence[str]) -> str:
+def alt(
+    timelines: Sequence[Timeline], titles: Sequence[str], shares: Sequence[float] = (),
+    formula: float | None = None, scale: float = 1.0, unit: str = "",
+) -> str:  # fmt: skip
     """The picture in words."""
-    told = []
-    for one, title in zip(timelines, titles, strict=True):
+    told, unit = [], f" {unit}" if unit else ""
+    shares = list(shares) or [one.bubble_share for one in timelines]
+    for one, title, share in zip(timelines, titles, shares, strict=True):
         peaks = [one.peak_stored(rank) for rank in range(one.schedule.ranks)]
+        last = one.schedule.ranks - 1
+        where = f"ranks 0 to {last}" if last else "rank 0"
         told.append(
             f"{title}: {one.schedule.ranks} ranks, {one.schedule.micro_batches} micro-batches, "
-            f"bubble {one.bubble_share:.1%}, at most {', '.join(map(str, peaks))} stored on ranks "
-            f"0 to {one.schedule.ranks - 1}"
+            f"{one.makespan * scale:.4g}{unit}, bubble {share:.1%}, at most "
+            f"{', '.join(map(str, peaks))} stored on {where}"
         )
-    return "Who computes when. " + "; ".join(told)
+    marked = "" if formula is None else f"; the formula's end is at {formula * scale:.4g}{unit}"
+    return "Who computes when. " + "; ".join(told) + marked
