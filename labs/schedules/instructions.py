@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 FORWARD, BACKWARD = "F", "B"
@@ -97,11 +98,11 @@ class Schedule:
         """(rank, chunk) of a stage."""
         return stage % self.ranks, stage // self.ranks
 
-    @property
+    @cached_property
     def splits_backward(self) -> bool:
         return any(i.kind == BACKWARD_INPUT for order in self.orders for i in order)
 
-    @property
+    @cached_property
     def has_backward(self) -> bool:
         return any(i.kind != FORWARD for order in self.orders for i in order)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from labs.schedules.instructions import (
     BACKWARD,
@@ -37,7 +38,7 @@ class Timeline:
             for n, at in enumerate(order):
                 yield Span(rank, at, self.starts[rank][n], self.ends[rank][n])
 
-    @property
+    @cached_property
     def makespan(self) -> float:
         """From the first start to the last end."""
         first = min((start[0] for start in self.starts if start), default=0.0)
@@ -63,19 +64,16 @@ class Timeline:
         One is stored from the start of its F to the end of its B, or of its W where the backward is
         split: the weights' gradient needs it until then.
         """
-        changes = []
-        order = self.schedule.orders[rank]
-        split = self.schedule.splits_backward
-        for n, at in enumerate(order):
-            if at.kind == FORWARD and self.schedule.has_backward:
-                changes.append((self.starts[rank][n], 1))
-            elif at.kind == BACKWARD or (split and at.kind == BACKWARD_WEIGHT):
-                changes.append((self.ends[rank][n], -1))
-        changes.sort()  # at one time an end, -1, comes before a start
         found, now = [], 0
-        for time, change in changes:
-            now += change
-            found.append((time, now))
+        ended = (BACKWARD, BACKWARD_WEIGHT) if self.schedule.splits_backward else (BACKWARD,)
+        times = zip(self.schedule.orders[rank], self.starts[rank], self.ends[rank], strict=True)
+        for at, start, end in times if self.schedule.has_backward else ():
+            if at.kind == FORWARD:
+                now += 1
+                found.append((start, now))
+            elif at.kind in ended:
+                now -= 1
+                found.append((end, now))
         return found
 
     def peak_stored(self, rank: int) -> int:
