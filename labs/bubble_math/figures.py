@@ -102,7 +102,8 @@ def _lesson(ax: object, p_values: Sequence[int], m_max: int) -> str:
             share = formulas.bubble_share(p, m)
             n = list(p_values).index(p) % len(COLOURS)
             ax.plot(m, share, MARKERS[n], color=COLOURS[n], mec="black", ms=7, zorder=4)
-            ax.annotate(f"{share:.1%}", (m, share), xytext=(6, 6), textcoords="offset points",
+            where = (6, 6) if share > 0.07 else (-8, -13)  # not on the line at 10 %
+            ax.annotate(f"{share:.1%}", (m, share), xytext=where, textcoords="offset points",
                         fontsize=8.5)  # fmt: skip
             told.append(f"p={p}, m={m}: {share:.1%}")
     return f"Marked: {', '.join(told)}. " if told else ""

@@ -57,6 +57,8 @@ def overlaid(found: Sequence[Agreement]) -> Picture:
     right.yaxis.set_major_formatter(FuncFormatter(lambda ms, _: f"{ms:+g}" if ms else "0"))
     right.text(0.99, 0.01, f"grey: within {RESIDUAL * MS:g} ms   small: other tries", fontsize=8,
                ha="right", transform=right.transAxes)  # fmt: skip
+    left.plot([], [], "o", ms=10, mfc="none", mec="0.4", label="simulated")
+    left.plot([], [], "o", ms=4.5, color="0.4", label="measured")
     left.legend(frameon=False, fontsize=8)
     p = shown[0].job.schedule.ranks
     drawn.suptitle(f"{p} ranks; {NOTE}", fontsize=9.5)
@@ -71,9 +73,8 @@ def _shares(ax: Axes, n: int, name: str, of_kind: Sequence[Agreement]) -> None:
     ax.plot(steps, [_formula(of_kind[0], m) for m in steps], color=colour, lw=1.2,
             ls=("-", "--", "-.", ":")[n % 4], label=f"{name}: formula")  # fmt: skip
     ax.plot(ms, [one.best.simulated.bubble_share for one in of_kind], marker, ms=10, mfc="none",
-            mec=colour, label="simulated" if n == 0 else None)  # fmt: skip
-    ax.plot(ms, [one.best.share for one in of_kind], marker, ms=4.5, color=colour,
-            label="measured" if n == 0 else None)  # fmt: skip
+            mec=colour)  # fmt: skip
+    ax.plot(ms, [one.best.share for one in of_kind], marker, ms=4.5, color=colour)
 
 
 def _formula(one: Agreement, m: float) -> float:
