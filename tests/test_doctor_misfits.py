@@ -97,7 +97,9 @@ class TestPieces:
         assert pieces(one_tensor, (room, x, None, [], [2, 4]), 2) == [(16, 32), (32, 32)]
         assert pieces(list_form, ([x, x], [room, x], None), 2) == [(64, 48), (48, 48)]
 
-    @pytest.mark.parametrize("splits", [[1.5, 2.5], [-1, 7], [1, 2, 3], "ab", 5])
+    @pytest.mark.parametrize(
+        "splits", [[1.5, 2.5], [-1, 7], [1, 2, 3], "ab", 5, torch.tensor([2, 4])]
+    )
     def test_nonsense_is_left_to_torch(self, splits):
         one_tensor = next(call for call in wire.CALLS if call.operator == "alltoall_base_")
         x = torch.ones(6)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
-from labs.ranks import wire
+from labs.ranks import pieces, wire
 from labs.ranks.journal import Journal
 
 
@@ -43,13 +43,12 @@ def bytes_in(value: object) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors_in(value))
 
 
-def _own_share(call: wire.Call, args: tuple, position: int) -> float | None:
+def _own_share(call: wire.Call, args: tuple, group: Group) -> float | None:
     """Of an all-to-all with uneven pieces, the bytes that stay on this rank; None: even pieces."""
-    if call.operator == "alltoall_":
-        return bytes_in(args[1][position])
-    if call.operator == "alltoall_base_" and args[4]:
-        return bytes_in(args[1]) * args[4][position] / max(1, sum(args[4]))
-    return None
+    if call.op != "all_to_all" or pieces.are_even(call, args):
+        return None
+    found = pieces.pieces(call, args, len(group.ranks))
+    return found[group.position][0] if found else None
 
 
 _MOST_COSTS = 4096
@@ -129,7 +128,7 @@ class Book:
         cost = self._costs.get(known)
         if cost is None:
             size, place = len(group.ranks), group.position
-            own = _own_share(call, args, place)
+            own = _own_share(call, args, group)
             cost = wire.cost(group.backend, call.op, payload, size, place, peer, own)
             if call.op != "all_to_all" and len(self._costs) < _MOST_COSTS:
                 self._costs[known] = cost
