@@ -75,6 +75,14 @@ def waits_beside_a_thread():
     dist.send(torch.ones(2), 1 - dist.get_rank())
 
 
+def waits_twice():
+    """The second wait for one receive does not end."""
+    peer = 1 - dist.get_rank()
+    works = [dist.isend(torch.ones(2), peer), dist.irecv(torch.ones(2), peer)]
+    for work in works * 2:
+        work.wait()
+
+
 def parallel():
     """DistributedDataParallel waits in C++, in its backward pass; rank 1 skips one."""
     from torch.nn.parallel import DistributedDataParallel

@@ -116,6 +116,11 @@ class TestAtTheLimit:
         assert found.kind == "all send first"
         assert found.why.endswith(", unless another thread of theirs acts")
 
+    def test_a_wait_for_what_was_waited_for(self):
+        (line,) = failed(causes.waits_twice, limit=2).diagnosis.lines
+        assert line.startswith("ranks 0 and 1 wait for a call that was waited for before, or that")
+        assert line.endswith(": work.wait()")
+
     def test_the_waits_of_a_backward_pass_in_native_code(self):
         found = failed(causes.parallel, limit=4).diagnosis
         assert found.kind == "other operation"

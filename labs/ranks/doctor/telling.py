@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 
 from labs.ranks import output
@@ -13,6 +14,9 @@ from labs.ranks.doctor.words import Places, some, verb
 from labs.ranks.journal import RECV, SEND
 
 NOTHING = Look()
+_OUR_WAIT = os.path.join(
+    "labs", "ranks", "hooks.py"
+)  # what is not in the journal, and sleeps there
 
 
 def at(place: str) -> str:
@@ -64,6 +68,11 @@ class Telling:
             under_way = "; the other end is there" if met else ""
             where = self._where(stand, look)
             return ("waits", "wait", f" {words.doing(call)}{under_way}{said}{at(where)}")
+        if look.frames and look.frames[0].file.endswith(_OUR_WAIT) and not look.busy:
+            rest = (
+                f" for a call that was waited for before, or that has a time limit of its own{said}"
+            )
+            return ("waits", "wait", f"{rest}{at(self._where(stand, look))}")
         if look.busy:
             rest = f", waiting for no rank{said}{at(self._where(stand, look))}"
             return ("runs", "run", rest)
