@@ -20,6 +20,8 @@ from labs.pipeline.messages import RECEIVES, SENDS, Channel, Messages, Programs,
 from labs.pipeline.split_backward import Split
 from labs.pipeline.stamps import stamps
 from labs.schedules.instructions import (
+    BACKWARD,
+    BACKWARD_INPUT,
     BACKWARD_WEIGHT,
     FORWARD,
     RECEIVE_BACKWARD,
@@ -140,7 +142,8 @@ class _Running:
 
     def send(self, at: Instruction) -> None:
         of = self.of
-        tensor, ready = self.leaving.pop((at.kind, at.micro_batch, at.chunk))
+        made_by = FORWARD if at.kind == SEND_FORWARD else self._back
+        tensor, ready = self._take(self.leaving, (at.kind, at.micro_batch, at.chunk), at, made_by)
         if not self._far(at):
             self.here[other_end(of.schedule, of.rank, at)] = (tensor, ready)
             return
@@ -155,12 +158,12 @@ class _Running:
         self.stamps.begin()
         here = time.monotonic() - step.origin
         if kind == FORWARD:
-            ready = self._forward(i, chunk, stage)
+            ready = self._forward(at, stage)
         elif kind == BACKWARD_WEIGHT:
-            Split.finish(self.deferred.pop((i, chunk)))
+            Split.finish(self._take(self.deferred, (i, chunk), at, BACKWARD_INPUT))
             ready = 0.0
         else:
-            ready = self._backward(i, chunk, stage)
+            ready = self._backward(at, stage)
         step.peak_stored = max(step.peak_stored, len(self.saved) + len(self.deferred))
         if of.clock is not None:
             _, end = of.clock.compute(kind, chunk, ready, here)
@@ -170,12 +173,25 @@ class _Running:
         self.stamps.end()
         step.done.append(at)
 
-    def _forward(self, i: int, chunk: int, stage: int) -> float:
+    @property
+    def _back(self) -> str:
+        return BACKWARD if self.of.split is None else BACKWARD_INPUT
+
+    def _take(self, held: dict, key: tuple, at: Instruction, made_by: str) -> tuple | list:
+        """What `at` needs. Raises RuntimeError, a sentence, where the program has not made it."""
+        if key not in held:
+            needed = at._replace(kind=made_by)
+            raise RuntimeError(f"{at} needs {needed}, and this rank's program has not done it yet")
+        return held.pop(key)
+
+    def _forward(self, at: Instruction, stage: int) -> float:
         of, ready = self.of, 0.0
+        _, i, chunk = at
         if stage == 0:
             x = self.inputs[i]
         else:
-            x, ready = self.here.pop(Instruction(RECEIVE_FORWARD, i, chunk))
+            arrived = Instruction(RECEIVE_FORWARD, i, chunk)
+            x, ready = self._take(self.here, arrived, at, RECEIVE_FORWARD)
             x = x.requires_grad_(of.schedule.has_backward)
         y = of.chunks[chunk](x)
         if stage == of.last:
@@ -187,13 +203,15 @@ class _Running:
             self.saved[i, chunk] = (x, y)
         return ready
 
-    def _backward(self, i: int, chunk: int, stage: int) -> float:
+    def _backward(self, at: Instruction, stage: int) -> float:
         of, ready = self.of, 0.0
-        x, y = self.saved.pop((i, chunk))
+        _, i, chunk = at
+        x, y = self._take(self.saved, (i, chunk), at, FORWARD)
         if stage == of.last:
             y.backward()
         else:
-            gradient, ready = self.here.pop(Instruction(RECEIVE_BACKWARD, i, chunk))
+            arrived = Instruction(RECEIVE_BACKWARD, i, chunk)
+            gradient, ready = self._take(self.here, arrived, at, RECEIVE_BACKWARD)
             torch.autograd.backward(y, gradient)
         if stage > 0:
             self.leaving[SEND_BACKWARD, i, chunk] = (x.grad, ready)
