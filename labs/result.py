@@ -12,6 +12,7 @@ from pathlib import Path
 
 from labs.ranks.ledger import Ledger
 from labs.ranks.run import Run
+from labs.schedules.trace import Computed, trace
 
 SCHEMA = "model-parallelism-labs/run/1"
 
@@ -82,6 +83,7 @@ class Result:
     run: Run | None = None
     seconds: float = 0.0
     values: dict[str, object] = field(default_factory=dict)  # what figures draw from
+    computed: list[Computed] = field(default_factory=list)  # what ranks computed when
     notes: list[str] = field(default_factory=list)
     stored: bool = False
 
@@ -162,14 +164,9 @@ class Result:
         return text
 
     def to_trace(self, path: str | Path) -> None:
-        """Write the timeline as a Chrome / Perfetto trace: one track a rank, times in µs."""
-        events = [
-            dict(name=f"{e['op']} {e['axis']}", cat=e["phase"], ph="X", pid=0, tid=e["rank"],
-                 ts=e["start"] * 1e6, dur=max(0.0, (e["end"] or e["start"]) - e["start"]) * 1e6,
-                 args={"payload_bytes": e["payload_bytes"], "section": e["section"]})
-            for e in self.timeline
-        ]  # fmt: skip
-        Path(path).write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
+        """Write computations and messages as a Perfetto trace; see labs/schedules/trace.py."""
+        told = trace(self.computed, self.timeline)
+        Path(path).write_text(json.dumps(told), encoding="utf-8")
 
 
 def from_dict(told: dict) -> Result:

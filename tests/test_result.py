@@ -87,8 +87,16 @@ class TestResult:
             from_dict({**told, "schema": "other/1"})
 
     def test_trace(self, tmp_path) -> None:
-        """Chrome's trace format: microseconds, a track a rank; no end: length 0."""
+        """Messages only: a process a rank, microseconds, a begin and an end; no end: length 0."""
         result().to_trace(tmp_path / "trace.json")
-        first, second = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-        assert (first["ph"], first["tid"], first["ts"], first["dur"]) == ("X", 1, 5e5, 2.5e5)
-        assert second["dur"] == 0 and first["name"] == "all_reduce tp"
+        events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+        calls = [e for e in events if e["ph"] in "be"]
+        by_id = {number: [e for e in calls if e["id"] == number] for number in (0, 1)}
+        assert [(e["ph"], e["pid"], e["ts"]) for e in by_id[0]] == [("b", 1, 5e5), ("e", 1, 7.5e5)]
+        assert [(e["ph"], e["pid"], e["ts"]) for e in by_id[1]] == [("b", 1, 5e5), ("e", 1, 5e5)]
+        assert {e["name"] for e in calls} == {"all_reduce tp"} and len(calls) == 4
+        assert {e["args"].get("name") for e in events if e["ph"] == "M"} >= {"rank 1"}
+
+    def test_trace_without_a_run(self, tmp_path) -> None:
+        Result("topic", {}).to_trace(tmp_path / "trace.json")
+        assert json.loads((tmp_path / "trace.json").read_text()) == {"traceEvents": []}

@@ -29,6 +29,7 @@ from labs.bubble_math.jobs import (
 )
 from labs.pipeline import refuse
 from labs.pipeline.agreement import Agreement, agreement
+from labs.pipeline.computed import computed
 from labs.pipeline.jobs import Job, plain_loss
 from labs.pipeline.on_rank import on_rank
 from labs.ranks import Run
@@ -91,6 +92,7 @@ def take(result: Result, todo: list[Timed], run: Run) -> None:
     result.run = run
     found = [(one, agreement(one.job, one.known, run, n)) for n, one in enumerate(todo)]
     result.checks += accounts.checks(found, run)
+    result.computed += computed([one.job for one in todo], run)
     for one, agreed in found:
         result.values.setdefault(one.section, []).append(agreed)
         result.notes.append(str(agreed))

@@ -19,6 +19,7 @@ from labs.one_f_one_b import accounts, torch_native
 from labs.one_f_one_b.jobs import SECTIONS, SLOTS, TORCH, Orders, Planned, chunks, jobs
 from labs.one_f_one_b.parity import parity
 from labs.pipeline import refuse
+from labs.pipeline.computed import computed
 from labs.pipeline.jobs import TINY, Job
 from labs.pipeline.on_rank import on_rank
 from labs.pipeline.parity import held
@@ -95,6 +96,7 @@ def take(result: Result, planned: list[Planned], run: Run) -> None:
     result.checks += [*made, *parity(planned, run)]
     result.values["timed"] = agreed
     result.values["planned"] = planned
+    result.computed += computed([one.job for one in planned], run)
     result.notes += map(str, agreed)
 
 

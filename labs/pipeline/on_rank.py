@@ -77,14 +77,21 @@ class _Part:
         )  # fmt: skip
 
     def run(self) -> dict:
-        """Every try's step and wall time, and what else the job asks for."""
-        job, told = self.job, dict(steps=[], walls=[])
+        """Every try's step and wall time, and what else the job asks for.
+
+        began: of each try, the moment from which its times count, by time.time as the run's
+        timeline has it.
+        """
+        job, told = self.job, dict(steps=[], walls=[], began=[])
         for _ in range(job.tries):
             self.model.zero_grad()
             origin = together(self.group)
+            if job.times is None:  # a device clock waits by itself
+                time.sleep(max(0.0, origin - time.monotonic()))
             with ranks.section(job.name, timeline=True):
                 step = self.executor.step(self.inputs, self.losses, origin)
             told["walls"].append(time.monotonic() - origin)
+            told["began"].append(time.time() - (time.monotonic() - origin))
             told["steps"].append(step.to_dict())
         if job.gradients:
             held = {n: p.grad for n, p in self.model.named_parameters() if p.grad is not None}

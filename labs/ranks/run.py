@@ -42,6 +42,7 @@ class Run:
     diagnosis: "Diagnosis | None" = None  # what the failure was, in parts
     note: str | None = None  # what ran on after all ranks had returned, and was ended
     seconds: float = 0.0
+    origin: float = 0.0  # time.time() from which `timeline` counts; 0: it is time.time() itself
 
     @property
     def world_size(self) -> int:
@@ -90,7 +91,7 @@ def gather(
     folder: Path, placement: Placement, mode: str, labels: dict[str, str], origin: float
 ) -> tuple[Run, list[dict | None]]:
     """Read what the ranks left in `folder`. Second: each rank's error, or None."""
-    run = Run(placement, mode)
+    run = Run(placement, mode, origin=origin)
     errors: list[dict | None] = []
     printed = {}
     rows = []
