@@ -18,7 +18,10 @@ _HOME = {
     "gaps": "labs.predictions",
     "reference": "labs.answers",
 }
-_MODULES = ("formulas", "ranks", "ranks_and_collectives", "text", "tp_linear_pair")
+_MODULES = (
+    "bubble_math", "formulas", "one_f_one_b", "ranks", "ranks_and_collectives", "text",
+    "tp_linear_pair",
+)  # fmt: skip
 
 __all__ = [*_HOME, *_MODULES]
 

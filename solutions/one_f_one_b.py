@@ -18,7 +18,11 @@ from labs.schedules.instructions import (
 
 
 def gpipe_order(rank: int, ranks: int, micro_batches: int) -> Iterator[Instruction]:
-    """GPipe: all forward passes, then all backward passes."""
+    """GPipe: all forward passes, then all backward passes.
+
+    rank, ranks     which of how many; every rank holds one stage
+    yields          forward(i) and backward(i) for i from 0 to micro_batches - 1
+    """
     yield from (forward(i) for i in range(micro_batches))
     yield from (backward(i) for i in range(micro_batches))
 
@@ -26,7 +30,8 @@ def gpipe_order(rank: int, ranks: int, micro_batches: int) -> Iterator[Instructi
 def with_messages(order: Sequence[Instruction], rank: int, ranks: int) -> Iterator[Instruction]:
     """The rank's order with its messages: receive before what needs it, send right after.
 
-    order    what the rank computes: forward(i) and backward(i), one chunk a rank
+    order    what the rank computes: forward(i) and backward(i), one stage a rank; an instruction
+             has .kind ("F" or "B") and .micro_batch
     yields   the same, each F and B between its messages
     """
     first, last = rank == 0, rank == ranks - 1
@@ -47,7 +52,14 @@ def with_messages(order: Sequence[Instruction], rank: int, ranks: int) -> Iterat
 
 
 def one_f_one_b_order(rank: int, ranks: int, micro_batches: int) -> Iterator[Instruction]:
-    """1F1B: as many forward passes as there are ranks behind, then one of each, then the rest."""
+    """1F1B: a warm-up of forward passes, then one forward and one backward in turn, then the rest.
+
+    rank, ranks     which of how many; every rank holds one stage
+    yields          forward(i) and backward(i) for i from 0 to micro_batches - 1
+
+    At most min(micro_batches, ranks - rank) micro-batches are stored, and a step takes no longer
+    than with GPipe. Also for fewer micro-batches than ranks.
+    """
     ahead = min(micro_batches, ranks - rank - 1)
     yield from (forward(i) for i in range(ahead))
     for i in range(ahead, micro_batches):
@@ -61,7 +73,13 @@ def interleaved_order(
 ) -> Iterator[Instruction]:
     """Interleaved 1F1B: groups of `ranks` micro-batches go through one chunk after the other.
 
-    Raises ValueError when the micro-batches are no multiple of the ranks.
+    rank, ranks     which of how many; chunk c of rank s is stage c·ranks + s
+    micro_batches   a multiple of ranks
+    yields          forward(i, chunk) and backward(i, chunk)
+
+    Forward, `ranks` micro-batches go through chunk 0, then the same through chunk 1, and so on;
+    then the next `ranks`. Backward likewise, from the last chunk to the first. Before the first
+    pair come 2(ranks - rank - 1) + (chunks - 1)·ranks forward passes, or all there are.
     """
     if micro_batches % ranks:
         below = micro_batches // ranks * ranks
@@ -96,7 +114,14 @@ def breadth_first_order(
 
 
 def zero_bubble_order(rank: int, ranks: int, micro_batches: int) -> Iterator[Instruction]:
-    """ZB-H1: 1F1B whose weight gradients wait, on rank s by s micro-batches, to fill the drain."""
+    """ZB-H1: 1F1B whose weight gradients wait, on rank s by s micro-batches, to fill the drain.
+
+    rank, ranks     which of how many; every rank holds one stage
+    yields          forward(i), backward_input(i) and backward_weight(i), each once
+
+    At most min(micro_batches, ranks) micro-batches are stored on any rank; one is stored until its
+    backward_weight is done.
+    """
     ahead = min(micro_batches, ranks - rank - 1)
     yield from (forward(i) for i in range(ahead))
     for i in range(micro_batches):
@@ -111,5 +136,11 @@ def zero_bubble_order(rank: int, ranks: int, micro_batches: int) -> Iterator[Ins
 def micro_batch_loss(
     losses: torch.Tensor, valid: torch.Tensor, valid_in_batch: int
 ) -> torch.Tensor:
-    """A micro-batch's part of the mean loss over the batch's valid tokens."""
+    """A micro-batch's part of the mean loss over the batch's valid tokens.
+
+    losses           of each token, (B, T)
+    valid            1 where a token counts, 0 where it is padding, (B, T)
+    valid_in_batch   how many tokens count in the whole batch, all micro-batches together
+    returns          one number, with its graph; the numbers of all micro-batches add up to the mean
+    """
     return (losses * valid).sum() / valid_in_batch

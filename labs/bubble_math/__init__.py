@@ -34,15 +34,26 @@ from labs.pipeline.jobs import Job, plain_loss
 from labs.pipeline.on_rank import on_rank
 from labs.ranks import Run
 from labs.result import Result
+from labs.schedules import Schedule
+from labs.schedules.known import KNOWN
 
 TOPIC = "bubble_math"
 MICRO_BATCHES = (4, 8, 32)
-__all__ = ["MICRO_BATCHES", "SECTIONS", "TOPIC", "Agreement", "Result", "command", "run"]
+__all__ = ["MICRO_BATCHES", "SECTIONS", "TOPIC", "Agreement", "Result", "command", "gpipe", "run"]
 
 
 def command(ranks: int = 4) -> str:
     """The plain torchrun command of this lab."""
     return f"torchrun --nproc-per-node {ranks} -m labs.{TOPIC}"
+
+
+def gpipe(ranks: int, micro_batches: int, order: Callable | None = None) -> Schedule:
+    """GPipe's schedule, all forward passes and then all backward passes. Notebook 03 writes it.
+
+    order: your own, in place of the course's. Raises labs.answers.Missing where there is neither.
+    """
+    known = KNOWN["gpipe"]
+    return known.make(reference(f"one_f_one_b.{known.order}", order), ranks, micro_batches)
 
 
 def run(

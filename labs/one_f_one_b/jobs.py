@@ -23,6 +23,8 @@ SECTIONS = (SLOTS, CLOCK, COMPUTE, STORED, GRADIENTS, TORCH)
 STORING = Shape(layers=8, d=64, heads=4, length=64)
 FIXED_BATCH = 32
 """Sequences of the batch that is cut into more and more micro-batches."""
+SLOW = ("gpipe", "one_f_one_b")
+"""Run with messages that take time: then the two do not take the same."""
 CLOCKED = ("one_f_one_b", "interleaved", "zero_bubble")
 COMPARED = ("gpipe", "one_f_one_b", "interleaved", "breadth_first", "zero_bubble")
 LAYERS = 62
@@ -91,6 +93,7 @@ def jobs(
                     job = Job(f"{schedule.name} m={m}", schedule, times, tries=tries)
                     found.append(Planned(CLOCK, name, job, timed=m >= p))
         found.append(_many_layers(orders, p, forward, tries))
+        found += [_slow_messages(orders, name, p, forward, tries) for name in SLOW]
     if COMPUTE in sections and p > 1:
         job = computing(orders.one("one_f_one_b", 2, 8))
         found.append(Planned(COMPUTE, "one_f_one_b", job, timed=True))
@@ -108,6 +111,14 @@ def _many_layers(orders: Orders, p: int, forward: float, tries: int) -> Planned:
     times = Times(by_stage, [2 * seconds for seconds in by_stage])
     job = Job(f"{LAYERS} layers", orders.one("one_f_one_b", p, 2 * p), times, tries=tries)
     return Planned(CLOCK, "one_f_one_b", job)
+
+
+def _slow_messages(orders: Orders, name: str, p: int, forward: float, tries: int) -> Planned:
+    """Messages that take a fifth of a forward pass: not for nothing any more."""
+    times = Times(forward, 2 * forward, message=forward / 5)
+    schedule = orders.one(name, p, 4 * p)
+    job = Job(f"slow messages, {name}", schedule, times, tries=tries)
+    return Planned(CLOCK, name, job)
 
 
 def _stored(orders: Orders, p: int) -> list[Planned]:

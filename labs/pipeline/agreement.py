@@ -126,7 +126,7 @@ def label(job: Job) -> str:
     """How checks call a job: what is special of it, its schedule, its sizes."""
     s = job.schedule
     shown = f"{s.name}, p={s.ranks}, m={s.micro_batches}"
-    return f"{job.name}: {shown}" if job.name and s.name not in job.name else shown
+    return f"{job.name}: {shown}" if job.name and not job.name.startswith(s.name) else shown
 
 
 def in_slots(known: Known, schedule: Schedule) -> list[Check]:

@@ -25,6 +25,7 @@ class DeviceClock:
     """One simulated device. Times in seconds since `origin` (time.monotonic, one for all ranks)."""
 
     durations: dict[tuple[str, int], float]  # (kind, chunk): seconds
+    message: float = 0.0  # seconds from the end of a computation until its neighbour has the data
     origin: float = 0.0
     free: float = 0.0
     late: list[float] = field(default_factory=list)  # seconds after the time that was due

@@ -138,7 +138,7 @@ class _Running:
         if self.of.clock is None:
             self.here[at] = (got, 0.0)
         else:
-            self.here[at] = (got[:-1].view(self.of.shape), got[-1].item())
+            self.here[at] = (got[:-1].view(self.of.shape), got[-1].item() + self.of.clock.message)
 
     def send(self, at: Instruction) -> None:
         of = self.of

@@ -70,7 +70,9 @@ class _Part:
         self.inputs = [part.to(here) for part in micro_batches(of.tokens, m)]
         self.losses = _losses(of, m, loss, here)
         shape = (job.rows, job.model.length, job.model.d)
-        clock = job.times and DeviceClock(durations(schedule, self.rank, job.times))
+        clock = job.times and DeviceClock(
+            durations(schedule, self.rank, job.times), message=job.times.message
+        )
         self.executor = Executor(
             schedule, chunks, shape, job.dtype, device=here, group=group, clock=clock,
             programs=job.programs, channels=channels(group),

@@ -40,7 +40,8 @@ def _listed(order: Callable, asked: Sequence[Asked], looped: bool) -> list[list[
     """On a rank: by what was asked and by rank, the instructions as plain tuples."""
     found = []
     for p, m, v in asked:
-        cut = lambda *given, most=m * v: _cut(order(*given), most)  # noqa: E731
+        more = (1,) if looped and v == 1 else ()  # as Known.make
+        cut = lambda *given, more=more, most=m * v: _cut(order(*given, *more), most)  # noqa: E731
         made = make("order", cut, p, m, v if looped else 1)
         found.append([[tuple(at) for at in one] for one in made.orders])
     return found
