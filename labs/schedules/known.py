@@ -27,9 +27,11 @@ class Known:
 
     def make(self, order: Order, ranks: int, micro_batches: int, chunks: int = 1) -> Schedule:
         """The schedule of an order, under its own title. Raises ValueError as `make` does."""
-        chunks = chunks if self.looped else 1
-        title = f"{self.title} v={chunks}" if chunks > 1 else self.title
-        return make(title, order, ranks, micro_batches, chunks)
+        if not self.looped:
+            return make(self.title, order, ranks, micro_batches)
+        if chunks == 1:  # `make` names the chunks only where there are several; this order wants it
+            return make(self.title, lambda *given: order(*given, 1), ranks, micro_batches)
+        return make(f"{self.title} v={chunks}", order, ranks, micro_batches, chunks)
 
     def seconds(self, schedule: Schedule, times: Times) -> float:
         """The makespan by the formula, in the unit of `times`.
