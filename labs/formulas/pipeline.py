@@ -76,7 +76,10 @@ def stored_zero_bubble(p: int, m: int) -> int:
 
 
 def zero_bubble_idle(p: int, f: float, b_input: float, b_weight: float) -> float:
-    """Idle time of a rank under ZB-H1: (p-1)(f + b_input - b_weight), for m ≥ p."""
+    """Idle time of a rank under ZB-H1: (p-1)(f + b_input - b_weight).
+
+    For m ≥ p, and a b_weight no longer than f and than b_input: what fills the gaps must fit.
+    """
     _need(p)
     return (p - 1) * (f + b_input - b_weight)
 

@@ -84,4 +84,5 @@ KNOWN: dict[str, Known] = {
         lambda p, rank, m, v: formulas.stored_zero_bubble(p, m), "Qi et al. 2023",
     ),
 }  # fmt: skip
-"""By name. Breadth-first needs m ≥ p for its formula; ZB-H1 too, with I and W half of B each."""
+"""By name. What is stored holds always. For its time, breadth-first in several chunks needs m ≥ p;
+ZB-H1 too, with I and W half of B each, and no longer than F."""
