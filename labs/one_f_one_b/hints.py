@@ -60,13 +60,18 @@ def of_stored(name: str, one: Schedule, got: int, wanted: int) -> str:
     whole = one.micro_batches * one.chunks
     if name == "gpipe":
         return "GPipe passes all micro-batches forward before the first backward pass"
+    if name == "zero_bubble" and not one.splits_backward:
+        return (
+            "this is 1F1B: the backward pass is two instructions here, backward_input and "
+            "backward_weight"
+        )
+    if name == "zero_bubble" and got > wanted and got != wanted + 1:
+        return "W waits on rank s for s micro-batches, no longer: it holds the memory until then"
     if got == whole > wanted:
         return (
             "all micro-batches are forward before the first backward pass: that is GPipe. After "
             "the warm-up one forward pass and one backward pass take turns"
         )
-    if name == "zero_bubble" and got > wanted:
-        return "W waits on rank s for s micro-batches, no longer: it holds the memory until then"
     if got == wanted + 1:
         return f"one forward pass too many before the first backward pass: {_WARM_UP[name]}"
     if got > wanted:

@@ -1,0 +1,8 @@
+"""Wrong answers to notebooks 02 and 03, one fault each, and other right ones."""
+
+from tests.mutants.pipeline import orders, rest
+from tests.mutants.pipeline.right import RIGHT
+from tests.mutants.pipeline.wrong import Wrong, source
+
+MUTANTS = [*orders.MUTANTS, *rest.MUTANTS]
+__all__ = ["MUTANTS", "RIGHT", "Wrong", "source"]
