@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from html import escape
 
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure  # not pyplot: the notebook's own backend is not ours to set
 
 # Okabe and Ito's palette, in the order in which it is used.
@@ -51,5 +52,6 @@ def axes(width: float = 7.0, height: float = 3.2, columns: int = 1) -> tuple[Fig
 def picture(figure: Figure, alt: str) -> Picture:
     """Draw the figure. The bytes depend on nothing but what is drawn."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", metadata={"Software": None})
+    # What savefig does, but for drawing everything once before to learn nothing from it.
+    FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})
     return Picture(buffer.getvalue(), alt)

@@ -8,18 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from matplotlib.axes import Axes
-from matplotlib.collections import PatchCollection, PolyCollection
+from matplotlib.collections import PathCollection
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Patch, PathPatch
+from matplotlib.path import Path
+from matplotlib.textpath import TextPath
 from matplotlib.ticker import MaxNLocator
+from matplotlib.transforms import Affine2D
 
 from labs import figure
 from labs.figure import BLUE, GREEN, ORANGE, PINK, Picture
-from labs.schedules.instructions import BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT, FORWARD
+from labs.schedules.instructions import (
+    BACKWARD,
+    BACKWARD_INPUT,
+    BACKWARD_WEIGHT,
+    FORWARD,
+    forward,
+)
 from labs.schedules.timeline import Span, Timeline
 
 _LOOK = {  # name, colour, hatch, colour of the number
@@ -29,9 +39,9 @@ _LOOK = {  # name, colour, hatch, colour of the number
     BACKWARD_WEIGHT: ("backward, weights", GREEN, "\\\\", "black"),
 }
 _BUBBLE = dict(facecolor="0.95", hatch="xxx", edgecolor="0.82")
-_WIDTH = 9.0  # inches, of which the axis of time takes
-_AXIS = 0.89
-_ROW, _TITLE, _STORED = 0.34, 0.5, 0.8  # inches
+# Inches. The places are worked out here: to have them found takes longer than to draw.
+_WIDTH, _LEFT, _RIGHT = 9.0, 0.62, 0.12
+_LEGEND, _LINE, _ROW, _GAP, _STORED, _FOOT = 0.3, 0.17, 0.36, 0.12, 0.62, 0.48
 _LETTERS = (6.5, 4.8)  # points: as wished, and the smallest that can be read
 _HALF = 0.42  # of a box's height
 _MOST_NUMBERS = 1200  # boxes that still get their micro-batch's number
@@ -73,65 +83,74 @@ def drawn(
     titles = list(titles) or [one.schedule.name for one in shown]
     shares = list(shares) or [one.bubble_share for one in shown]
     end = max([one.makespan * scale for one in shown] + [(formula or 0.0) * scale])
-    drawn_, axes = _rows_of(shown, stored, end)
+    drawn_, axes = _rows_of(shown, titles, stored, end)
     for one, title, share, (upper, lower) in zip(shown, titles, shares, axes, strict=True):
         _gantt(upper, one, scale, end)
-        upper.set_title(f"{title}: bubble {share:.1%} of the time", fontsize=9)
+        upper.set_title(f"{title}: bubble {share:.1%} of the time", fontsize=9, pad=4)
         if lower is not None:
             _stored(lower, one, scale)
         if formula is not None:
             for ax in filter(None, (upper, lower)):
                 ax.axvline(formula * scale, color="black", lw=1.6, ls=(0, (4, 2)), zorder=5)
     last = axes[-1][1] or axes[-1][0]
-    last.set_xlim(0, end)
-    last.set_xlabel(f"time ({unit})" if unit else "time")
+    last.set_xlabel(f"time ({unit})" if unit else "time", fontsize=9, labelpad=2)
     keys = _legend(shown, formula is not None)
-    drawn_.legend(handles=keys, loc="outside upper center", ncols=min(6, len(keys)), fontsize=8,
-                  frameon=False, handlelength=1.8, columnspacing=1.4)  # fmt: skip
+    drawn_.legend(handles=keys, loc="upper center", ncols=len(keys), fontsize=8, frameon=False,
+                  handlelength=1.8, columnspacing=1.4, borderaxespad=0.2)  # fmt: skip
     told = alt(shown, titles, shares, formula, scale, unit)
     made = figure.picture(drawn_, told)
-    place = last.get_position()
-    return Drawn(made, place.x0, place.x1, end)
+    return Drawn(made, _LEFT / _WIDTH, 1 - _RIGHT / _WIDTH, end)
 
 
 def _rows_of(
-    shown: Sequence[Timeline], stored: bool, end: float
+    shown: Sequence[Timeline], titles: Sequence[str], stored: bool, end: float
 ) -> tuple[Figure, list[tuple[Axes, Axes | None]]]:
     """An empty figure: for each timeline an axes of its ranks, and one of what is stored."""
-    heights = []
-    for one in shown:
-        heights += [_ROW * one.schedule.ranks + _TITLE] + ([_STORED] if stored else [])
-    made = figure.empty(_WIDTH, sum(heights) + 0.8)
-    flat = made.subplots(len(heights), 1, sharex=True, height_ratios=heights, squeeze=False)[:, 0]
-    for ax in flat:
+    places, down = [], _LEGEND  # (top, height) in inches from the top
+    for one, title in zip(shown, titles, strict=True):
+        down += _LINE * (1 + title.count("\n")) + 0.08
+        heights = [_ROW * one.schedule.ranks] + ([_STORED] if stored else [])
+        for height in heights:
+            places.append((down, height))
+            down += height + _GAP
+    whole = down - _GAP + _FOOT
+    made = figure.empty(_WIDTH, whole)
+    made.set_layout_engine("none")
+    flat: list[Axes] = []
+    for top, height in places:
+        at = (_LEFT / _WIDTH, 1 - (top + height) / whole, 1 - (_LEFT + _RIGHT) / _WIDTH,
+              height / whole)  # fmt: skip
+        ax = made.add_axes(at)
         ax.spines[["top", "right"]].set_visible(False)
         ax.set_xlim(0, end)
+        ax.tick_params(labelsize=8, labelbottom=len(flat) == len(places) - 1)
+        flat.append(ax)
     step = 2 if stored else 1
-    return made, [(flat[n], flat[n + 1] if stored else None) for n in range(0, len(heights), step)]
+    return made, [(flat[n], flat[n + 1] if stored else None) for n in range(0, len(flat), step)]
 
 
 def _gantt(ax: Axes, timeline: Timeline, scale: float, end: float) -> None:
     schedule = timeline.schedule
     zero = min((start[0] for start in timeline.starts if start), default=0.0)
-    idle = [Rectangle((0, rank - _HALF), timeline.makespan * scale, 2 * _HALF)
-            for rank in range(schedule.ranks)]  # fmt: skip
-    ax.add_collection(PatchCollection(idle, linewidth=0, **_BUBBLE))
+    whole = [Span(rank, forward(0), zero, zero + timeline.makespan)
+             for rank in range(schedule.ranks)]  # fmt: skip
+    ax.add_artist(PathPatch(_boxes(whole, zero, scale, -_HALF), linewidth=0, **_BUBBLE))
     alike: dict[tuple[str, int], list[Span]] = {}
     for span in timeline.spans():
         alike.setdefault((span.instruction.kind, span.instruction.chunk), []).append(span)
-    points = _AXIS * _WIDTH * 72 / end if end else 0.0  # a unit of time on paper
+    points = (_WIDTH - _LEFT - _RIGHT) * 72 / end if end else 0.0  # a unit of time on paper
     for (kind, chunk), spans in alike.items():
         _, colour, hatch, _ = _LOOK[kind]
         edge = min(0.6, 0.1 * points * scale * min(span.end - span.start for span in spans))
-        boxes = [_corners(span, zero, scale, -_HALF, _HALF) for span in spans]
         face, stripe = _shades(colour, chunk)
-        ax.add_collection(
-            PolyCollection(boxes, facecolor=face, hatch=hatch, edgecolor=stripe, linewidth=edge)
-        )
+        ax.add_artist(
+            PathPatch(_boxes(spans, zero, scale, -_HALF), facecolor=face, hatch=hatch,
+                      edgecolor=stripe, linewidth=edge, snap=True)
+        )  # fmt: skip
         if chunk:
-            bars = [_corners(span, zero, scale, _HALF - _BAR * chunk, _HALF) for span in spans]
-            ax.add_collection(PolyCollection(bars, facecolor="0.2", edgecolor="white",
-                                             linewidth=edge))  # fmt: skip
+            bars = _boxes(spans, zero, scale, _HALF - _BAR * chunk)
+            ax.add_artist(PathPatch(bars, facecolor="0.2", edgecolor="white", linewidth=edge,
+                                   snap=True))  # fmt: skip
     if sum(map(len, schedule.orders)) <= _MOST_NUMBERS:
         _numbers(ax, timeline, zero, scale, points)
     ax.set_ylim(schedule.ranks - 0.5, -0.5)
@@ -140,19 +159,33 @@ def _gantt(ax: Axes, timeline: Timeline, scale: float, end: float) -> None:
 
 
 def _numbers(ax: Axes, timeline: Timeline, zero: float, scale: float, points: float) -> None:
-    """The micro-batch in each box that has room for it; upright where the box is narrow."""
+    """The micro-batch in each box that has room for it; upright where the box is narrow.
+
+    As outlines in a few collections, for a text each is slow: hundreds of them take half a second.
+    """
+    alike: dict[str, list[tuple[Path, tuple[float, float]]]] = {}
     for span in timeline.spans():
         kind, i, chunk = span.instruction
-        width = (span.end - span.start) * scale * points
-        size, turn = _fitting(str(i), width)
-        if not size:
-            continue
-        _, _, _, ink = _LOOK[kind]
-        ax.text(
-            ((span.start + span.end) / 2 - zero) * scale, span.rank - _BAR * chunk / 2, i,
-            fontsize=size, rotation=turn, ha="center", va="center",
-            color="black" if chunk else ink, clip_on=True,
+        size, turn = _fitting(str(i), (span.end - span.start) * scale * points)
+        if size:
+            at = ((span.start + span.end) / 2 - zero) * scale, span.rank - _BAR * chunk / 2
+            ink = "black" if chunk else _LOOK[kind][3]
+            alike.setdefault(ink, []).append((_outline(i, size, turn), at))
+    for ink, found in alike.items():
+        ax.add_collection(
+            PathCollection([path for path, _ in found], offsets=[at for _, at in found],
+                           offset_transform=ax.transData, facecolor=ink, linewidth=0,
+                           transform=Affine2D().scale(ax.figure.dpi / 72), zorder=3)
         )  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _outline(number: int, size: float, turn: int) -> Path:
+    """A number's outline in points, its middle at (0, 0)."""
+    drawn_ = TextPath((0, 0), str(number), size=size)
+    box = drawn_.get_extents()
+    middle = Affine2D().translate(-(box.x0 + box.x1) / 2, -(box.y0 + box.y1) / 2)
+    return middle.rotate_deg(turn).transform_path(drawn_)
 
 
 def _fitting(digits: str, width: float) -> tuple[float, int]:
@@ -166,10 +199,15 @@ def _fitting(digits: str, width: float) -> tuple[float, int]:
     return 0.0, 0
 
 
-def _corners(span: Span, zero: float, scale: float, top: float, bottom: float) -> list[tuple]:
-    left, right = (span.start - zero) * scale, (span.end - zero) * scale
-    upper, lower = span.rank + top, span.rank + bottom
-    return [(left, upper), (right, upper), (right, lower), (left, lower)]
+def _boxes(spans: Sequence[Span], zero: float, scale: float, top: float) -> Path:
+    """Boxes as one path, from `top` to the foot of their rank's row: stripes are drawn once."""
+    corners = []
+    for span in spans:
+        left, right = (span.start - zero) * scale, (span.end - zero) * scale
+        upper, lower = span.rank + top, span.rank + _HALF
+        corners += [(left, upper), (right, upper), (right, lower), (left, lower), (left, upper)]
+    codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(spans)
+    return Path(corners, codes)
 
 
 def _shades(colour: str, chunk: int) -> tuple[tuple, tuple]:
@@ -212,7 +250,6 @@ def _stored(ax: Axes, timeline: Timeline, scale: float) -> None:
             break
     ax.set_ylim(0, 1.6 * max(1, most))  # room for the legend
     ax.yaxis.set_major_locator(MaxNLocator(3, integer=True))
-    ax.tick_params(labelsize=8)
     ax.set_ylabel("stored", fontsize=8)
     ax.legend(fontsize=7.5, loc="upper right", ncols=2, frameon=False, borderaxespad=0.1)
 
