@@ -29,6 +29,8 @@ def leave_out(what):
         book.Book.forget_groups = nothing
     elif what == "bounded":
         book._seconds = lambda group: float("inf")
+    elif what == "detach":
+        on_rank.here.journal.detach = nothing
     elif what == "reentrant_lock":
         on_rank.here.journal._lock = threading.Lock()
     elif what == "own_process":
@@ -157,6 +159,25 @@ def forks_and_exits(without=""):
             return "the child"
         return x.tolist()
     sys.exit(0)
+
+
+def waits_in_a_child(without=""):
+    """A child waits in a group of its own (as its journal would have it); then rank 0 sends."""
+    leave_out(without)
+    rank, _ = me()
+    x = torch.ones(2)
+    dist.all_reduce(x)
+    if rank:
+        dist.recv(x, 0)
+        return "received"
+    child = os.fork()
+    if child == 0:
+        on_rank.here.journal.wait(on_rank.here.journal.post("recv", 1, peer=1))
+        time.sleep(1.5)
+        os._exit(0)
+    os.waitpid(child, 0)
+    dist.send(x, 1)
+    return "sent"
 
 
 def beats(without=""):

@@ -24,6 +24,7 @@ ODD = [
      "take_back", "two calls that belong together do not match"),
     (odd.gives_up, ["gave up", "received"], "bounded", "deadlock: "),
     (odd.goes_on_after_a_broken_wait, ["went on", "received"], "broke_off", "deadlock: "),
+    (odd.waits_in_a_child, ["sent", "received"], "detach", "deadlock: "),
     (odd.second_world, [[0.0] * 4] * 3, "forget_groups lose", "deadlock: "),
 ]  # fmt: skip
 

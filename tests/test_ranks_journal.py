@@ -83,7 +83,8 @@ def test_a_wait_for_a_call_that_is_not_kept_concludes_nothing(tmp_path, pair):
     for _ in range(CALLS):
         one.post("send", 1, peer=1)
     one.wait(old)
-    assert not stands(tmp_path)[0].complete
+    zero, _ = stands(tmp_path)
+    assert (zero.complete, zero.older, zero.waits) == (False, True, ())
 
 
 def test_more_keys_than_there_is_room_for_are_said_to_be_lost(tmp_path, pair):
@@ -129,6 +130,22 @@ def test_a_name_that_is_half_written_is_passed_over(tmp_path, pair):
         file.write('{"group": 2, "na')
     pair[0].post("barrier", 1)
     assert [call.op for call in stands(tmp_path)[0].calls.values()] == ["barrier"]
+
+
+@pytest.mark.parametrize(("detached", "calls"), [(True, 1), (False, 2)])
+def test_what_a_forked_child_calls_is_no_part_of_it(tmp_path, pair, detached, calls):
+    one, _ = pair
+    one.post("barrier", 1)
+    child = os.fork()
+    if child == 0:
+        if detached:
+            one.detach()
+        one.post("barrier", 1)
+        one.wait(1)
+        os._exit(0)
+    os.waitpid(child, 0)
+    zero, _ = stands(tmp_path)
+    assert (zero.made, len(zero.waits)) == (calls, calls - 1)
 
 
 class TestMisfits:
@@ -182,6 +199,13 @@ class TestWhatWasRefused:
         zero = stands(tmp_path)[0]
         assert list(zero.counts.values()) == [1]
         assert [call.payload for call in zero.calls.values()] == [8]
+        assert misfits(stands(tmp_path)) == []
+
+    def test_the_only_one_of_its_kind(self, tmp_path, pair):
+        """A tag that no other call has: the partner knows nothing of it."""
+        one, _ = pair
+        one.take_back(one.post("send", 1, peer=1, tag=3, payload=8))
+        assert stands(tmp_path)[0].counts == {}
         assert misfits(stands(tmp_path)) == []
 
     def test_a_wait_that_ended_in_an_error_is_none_any_more(self, tmp_path, pair):

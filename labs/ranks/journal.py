@@ -89,6 +89,11 @@ class Journal:
         state = (VERSION, self._state, self._lost, len(self._keys), self.calls)
         HEADER.pack_into(self._map, 0, *state)
 
+    def detach(self) -> None:
+        """In a forked child: what it does is no part of the rank's account."""
+        self._map, self._names = mmap.mmap(-1, SIZE), None
+        self._lock = threading.RLock()  # another thread of the rank may have held it
+
     def state(self, name: str) -> None:
         """starting, running, returned or failed."""
         self._state = STATES.index(name)

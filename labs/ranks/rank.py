@@ -132,6 +132,7 @@ def main(folder: Path) -> None:
     (folder / f"pid.{rank}").write_text(str(os.getpid()))
     _redirect(folder / f"out.{rank}")
     diary = journal.Journal(folder, rank)
+    os.register_at_fork(after_in_child=lambda: diary.detach())
     stacks = open(folder / f"stack.{rank}", "w")  # noqa: SIM115 - open as long as the rank lives
     faulthandler.enable(file=stacks)
     faulthandler.register(signal.SIGUSR1, file=stacks)  # the doctor asks: where do you stand?

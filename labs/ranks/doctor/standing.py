@@ -78,6 +78,7 @@ class Stand:
     waits: tuple[Wait, ...] = ()
     threads: int = 1  # alive when the last wait began
     broken: tuple[Wait, ...] = ()  # waits that ended in an error
+    older: bool = False  # it waits for a call that is not kept any more
     calls: dict[tuple[Key, int], Call] = field(default_factory=dict)  # the last, by key and place
     counts: dict[Key, int] = field(default_factory=dict)
     sums: dict[Key, int] = field(default_factory=dict)  # checksums of what was called
@@ -145,7 +146,8 @@ class Journals:
             kind, _, group, peer, tag, calls, told = journal.KEY.unpack_from(data, at)
             who = None if peer == journal.NOT_RANKED else peer
             key = (kind, groups.get(group, _UNKNOWN).name, who, tag)
-            found.counts[key], found.sums[key] = calls, told
+            if calls:  # else its only call was refused
+                found.counts[key], found.sums[key] = calls, told
         for number in range(max(0, made - journal.CALLS), made):
             call = _call(data, number, groups, files)
             if call is not None:
@@ -154,7 +156,7 @@ class Journals:
         for number, file, threads, line in _waits(data):
             call = _call(data, number, groups, files)
             if call is None:  # older than what is kept: nothing can be said
-                found.complete = False
+                found.complete, found.older = False, True
                 continue
             wait = Wait(call, *files.get(file, ("", "")), line)
             if threads:

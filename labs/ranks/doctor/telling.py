@@ -69,9 +69,9 @@ class Telling:
             where = self._where(stand, look)
             return ("waits", "wait", f" {words.doing(call)}{under_way}{said}{at(where)}")
         if look.frames and look.frames[0].file.endswith(_OUR_WAIT) and not look.busy:
-            rest = (
-                f" for a call that was waited for before, or that has a time limit of its own{said}"
-            )
+            which = "was waited for before, or that has a time limit of its own"
+            which = "was made long before" if stand.older else which
+            rest = f" for a call that {which}{said}"
             return ("waits", "wait", f"{rest}{at(self._where(stand, look))}")
         if look.busy:
             rest = f", waiting for no rank{said}{at(self._where(stand, look))}"
