@@ -7,9 +7,11 @@ import io
 from dataclasses import dataclass
 from html import escape
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure  # not pyplot: the notebook's own backend is not ours to set
+from PIL import Image
 
 # Okabe and Ito's palette, in the order in which it is used.
 BLUE, ORANGE, GREEN, PINK, SKY, RED = (
@@ -49,9 +51,19 @@ def axes(width: float = 7.0, height: float = 3.2, columns: int = 1) -> tuple[Fig
     return figure, found
 
 
-def picture(figure: Figure, alt: str) -> Picture:
-    """Draw the figure. The bytes depend on nothing but what is drawn."""
+def picture(figure: Figure, alt: str, colours: int | None = None) -> Picture:
+    """Draw the figure. The bytes depend on nothing but what is drawn.
+
+    colours: keep that many, at most 256: a third of the bytes, for a picture of many small boxes.
+    """
     buffer = io.BytesIO()
-    # What savefig does, but for drawing everything once before to learn nothing from it.
-    FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None})
+    canvas = FigureCanvasAgg(figure)
+    if colours is None:
+        # What savefig does, but for drawing everything once before to learn nothing from it.
+        canvas.print_png(buffer, metadata={"Software": None})
+    else:
+        canvas.draw()
+        whole = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+        fewer = whole.quantize(colours, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        fewer.save(buffer, "png", dpi=(figure.dpi, figure.dpi))
     return Picture(buffer.getvalue(), alt)

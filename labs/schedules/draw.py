@@ -98,7 +98,7 @@ def drawn(
     drawn_.legend(handles=keys, loc="upper center", ncols=len(keys), fontsize=8, frameon=False,
                   handlelength=1.8, columnspacing=1.4, borderaxespad=0.2)  # fmt: skip
     told = alt(shown, titles, shares, formula, scale, unit)
-    made = figure.picture(drawn_, told)
+    made = figure.picture(drawn_, told, colours=256)
     return Drawn(made, _LEFT / _WIDTH, 1 - _RIGHT / _WIDTH, end)
 
 
