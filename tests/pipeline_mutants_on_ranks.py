@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from unittest.mock import patch
 
 import torch
@@ -17,6 +18,7 @@ import torch
 from labs.pipeline import executor, on_rank
 from labs.pipeline.jobs import Job
 from labs.pipeline.messages import RECEIVES, Messages
+from labs.schedules.instructions import Schedule
 from solutions.one_f_one_b import micro_batch_loss
 
 HELD = 0.015  # seconds
@@ -44,7 +46,7 @@ def same_slice() -> Iterator[None]:
     def first(batch, count):
         calls.append(count)
         parts = cut(batch, count)
-        return parts[:1] * count if len(calls) == 1 else parts  # tokens are cut first
+        return parts[:1] * count if len(calls) % 3 == 1 else parts  # tokens, targets, valid
 
     with patch.object(on_rank, "micro_batches", first):
         yield
@@ -141,14 +143,25 @@ LOSSES = {
 def run(todo: Sequence[tuple[str, str, Job]]) -> list[dict | None]:
     """On a rank: each (mutant, part, job) in turn. The ledger's sections are those of `section`."""
     found = []
-    for mutant, part, job in todo:
+    for mutant, some in groupby(todo, key=lambda one: one[0]):
+        jobs = [replace(job, name=section(mutant, part, job.name)) for _, part, job in some]
         with MUTANTS[mutant]():
-            loss = LOSSES.get(mutant, micro_batch_loss)
-            own = replace(job, name=section(mutant, part, job.name))
-            found += on_rank.on_rank([own], loss)
+            found += on_rank.on_rank(jobs, LOSSES.get(mutant, micro_batch_loss))
     return found
 
 
 def section(mutant: str, part: str, name: str) -> str:
     """What the messages of a job are booked under."""
     return f"{mutant}, {part}: {name}"
+
+
+def in_order_of_the_sends(schedule: Schedule) -> bool:
+    """Whether every rank takes the messages of each channel in the order in which they are sent."""
+    programs = [schedule.program(rank) for rank in range(schedule.ranks)]
+    for rank, program in enumerate(programs):
+        wanted = [at for at in program if at.kind in RECEIVES]
+        made = Messages(schedule, rank, programs, torch.empty(1), None, None)
+        for coming in made._coming.values():
+            if coming != sorted(coming, key=wanted.index):
+                return False
+    return True

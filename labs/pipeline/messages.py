@@ -46,16 +46,16 @@ def other_end(schedule: Schedule, rank: int, send: Instruction) -> Instruction:
     return Instruction(kind, send.micro_batch, schedule.home(stage)[1])
 
 
-def channels(group: dist.ProcessGroup | None, apart: bool | None = None) -> dict | None:
-    """A group for each channel, made by all ranks together; None where tags do (gloo).
+def channels(size: int, apart: bool | None = None) -> dict[Channel, dist.ProcessGroup] | None:
+    """A group of the first `size` ranks for each channel; None where tags do (gloo).
 
-    apart: make them whatever the backend.
+    All ranks of the world call it in the same order, those outside of it too: ranks that had made
+    other numbers of groups before would not find each other. apart: make them whatever the backend.
     """
-    if not (dist.get_backend(group) == "nccl" if apart is None else apart):
+    if size == 1 or not (dist.get_backend() == "nccl" if apart is None else apart):
         return None
-    members = dist.get_process_group_ranks(group or dist.group.WORLD)
     return {
-        (kind, round_): dist.new_group(members, use_local_synchronization=True)
+        (kind, round_): dist.new_group(range(size))
         for kind in (RECEIVE_FORWARD, RECEIVE_BACKWARD)
         for round_ in (False, True)
     }

@@ -37,29 +37,31 @@ def on_rank(jobs: Sequence[Job], loss: MicroBatchLoss) -> list[dict | None]:
     for number, job in enumerate(jobs):
         ranks.step(number + 1, len(jobs))
         if dist.get_rank() < job.schedule.ranks:
-            found.append(_Part(job, groups[job.schedule.ranks], loss).run())
+            found.append(_Part(job, *groups[job.schedule.ranks], loss).run())
         else:
             found.append(None)
         ranks.keep("jobs", len(found))
     return found
 
 
-def _groups(jobs: Sequence[Job]) -> dict[int, dist.ProcessGroup]:
-    """By size, the group of that many first ranks. All ranks make all of them."""
-    world = dist.get_world_size()
-    sizes = sorted({job.schedule.ranks for job in jobs} - {world})
-    found = {size: dist.new_group(range(size)) for size in sizes}
-    for group in found.values():
-        if dist.get_rank(group) >= 0:
-            ranks.name_axis(group, "pp")
-    ranks.name_axis(dist.group.WORLD, "pp")
-    return {**found, world: dist.group.WORLD}
+def _groups(jobs: Sequence[Job]) -> dict[int, tuple[dist.ProcessGroup, dict | None]]:
+    """By size, the group of that many first ranks and its channels. All ranks make all of them."""
+    world, found = dist.get_world_size(), {}
+    for size in sorted({job.schedule.ranks for job in jobs}):
+        group = dist.group.WORLD if size == world else dist.new_group(range(size))
+        found[size] = (group, channels(size))
+        for one in (group, *(found[size][1] or {}).values()):
+            if dist.get_rank(one) >= 0:
+                ranks.name_axis(one, "pp")
+    return found
 
 
 class _Part:
     """One rank's part of one job."""
 
-    def __init__(self, job: Job, group: dist.ProcessGroup, loss: MicroBatchLoss) -> None:
+    def __init__(
+        self, job: Job, group: dist.ProcessGroup, apart: dict | None, loss: MicroBatchLoss
+    ) -> None:
         self.job, self.group, self.rank = job, group, dist.get_rank(group)
         schedule, here = job.schedule, ranks.device()
         self.model = GPT(job.model, job.seed).to(here, job.dtype)
@@ -75,7 +77,7 @@ class _Part:
         )
         self.executor = Executor(
             schedule, chunks, shape, job.dtype, device=here, group=group, clock=clock,
-            programs=job.programs, channels=channels(group),
+            programs=job.programs, channels=apart,
         )  # fmt: skip
 
     def run(self) -> dict:
