@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from labs.schedules.instructions import (
+from labs.schedules import (
     Instruction,
     backward,
     backward_input,
