@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import fill
 
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
@@ -144,10 +145,11 @@ def _bars(
         ax.bar(xs, ys, wide, color=COLOURS[rank % 6], hatch=HATCHES[rank % 6] * 2,
                edgecolor="white", linewidth=0.5)  # fmt: skip
         if marks:
-            ax.plot(xs, [group[rank] for group in marks], "_", color="black", ms=14, mew=2.2)
+            ys_wanted = [group[rank] for group in marks]
+            ax.plot(xs, ys_wanted, "_", color="black", ms=min(14, 60 / ranks), mew=2.2)
         for x, y in zip(xs, ys, strict=True):
             ax.annotate(shown.format(y), (x, y), xytext=(0, 4), textcoords="offset points",
-                        ha="center", fontsize=7.5)  # fmt: skip
+                        ha="center", fontsize=7.5, rotation=90 if ranks > 5 else 0)  # fmt: skip
     ax.spines[["top", "right"]].set_visible(False)
     ax.margins(y=0.15)
     ax.yaxis.set_major_locator(MaxNLocator(4, integer=True))
@@ -200,7 +202,7 @@ def beside(mine: Schedule, best: Schedule, times: Times | None = None) -> Pictur
     title = f"the course's {best.name}, {course.makespan:g} slots"
     wrong = lint(mine)
     if wrong:
-        said = "\n".join(["yours cannot run", *wrong[:3]])
+        said = "\n".join(fill(line, 130) for line in ["yours cannot run", *wrong[:3]])
         return draw.gantt([course], [f"{said}\n\n{title}"])
     own = simulate(mine, _of_chunk(times, mine.chunks))
     return draw.gantt([own, course], [f"your {mine.name}, {own.makespan:g} slots", title])

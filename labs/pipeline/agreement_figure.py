@@ -35,10 +35,12 @@ def overlaid(found: Sequence[Agreement]) -> Picture:
     for one in shown:
         kinds.setdefault(one.job.schedule.name, []).append(one)
     drawn, (left, right) = figure.axes(9.0, 3.6 + 0.16 * len(kinds), columns=2)
+    best = [one.best.residual * MS for one in shown]
+    low, high = 1.4 * min([-RESIDUAL * MS, *best]), 1.4 * max([RESIDUAL * MS, *best])
     for n, (name, of_kind) in enumerate(kinds.items()):
         of_kind.sort(key=lambda one: one.job.schedule.micro_batches)
         _shares(left, n, name, of_kind)
-        _residuals(right, n, len(kinds), of_kind)
+        _residuals(right, n, len(kinds), of_kind, high)
     asked = sorted({one.job.schedule.micro_batches for one in shown})
     for ax in (left, right):
         ax.set(xscale="log", xlabel="micro-batches m")
@@ -52,8 +54,7 @@ def overlaid(found: Sequence[Agreement]) -> Picture:
     right.set_title("What is left over: measured minus simulated", fontsize=10)
     right.axhline(0, color="black", lw=0.8)
     right.axhspan(-RESIDUAL * MS, RESIDUAL * MS, color="0.93", zorder=0)
-    low, high = right.get_ylim()
-    right.set_ylim(min(low, -1.4 * RESIDUAL * MS), max(high, 1.4 * RESIDUAL * MS))
+    right.set_ylim(low, high)
     right.yaxis.set_major_formatter(FuncFormatter(lambda ms, _: f"{ms:+g}" if ms else "0"))
     right.text(0.99, 0.01, f"grey: within {RESIDUAL * MS:g} ms   small: other tries", fontsize=8,
                ha="right", transform=right.transAxes)  # fmt: skip
@@ -85,14 +86,24 @@ def _formula(one: Agreement, m: float) -> float:
     return 1 - m * s.chunks * (f + b) / whole
 
 
-def _residuals(ax: Axes, n: int, kinds: int, of_kind: Sequence[Agreement]) -> None:
-    """A mark for the best try, the others small; kinds stand beside each other."""
+def _residuals(
+    ax: Axes, n: int, kinds: int, of_kind: Sequence[Agreement], high: float
+) -> None:  # fmt: skip
+    """A mark for the best try, the others small; kinds stand beside each other.
+
+    high: the end of the axis. Another try beyond it is a number there: it would squeeze the rest.
+    """
     colour, marker = COLOURS[n % len(COLOURS)], MARKERS[n % len(MARKERS)]
     beside = 1.06 ** (n - (kinds - 1) / 2)
     for one in of_kind:
         x = one.job.schedule.micro_batches * beside
         others = [t.residual * MS for t in one.tries if t is not one.best]
-        ax.plot([x] * len(others), others, marker, ms=3, mfc="none", mec=colour, mew=0.8)
+        inside = [ms for ms in others if ms <= high]
+        ax.plot([x] * len(inside), inside, marker, ms=3, mfc="none", mec=colour, mew=0.8)
+        for ms in others:
+            if ms > high:
+                ax.annotate(f"{ms:+.0f} ↑", (x, high), fontsize=7, color="0.3", rotation=90,
+                            ha="center", va="top")  # fmt: skip
         ax.vlines(x, 0, one.best.residual * MS, color=colour, lw=1)
         ax.plot(x, one.best.residual * MS, marker, ms=6, color=colour)
 

@@ -52,13 +52,20 @@ class Shown:
         )
 
 
-def show(
+def show(*choice: object, **more: object) -> Shown:
+    """The picture and the words of one choice; the arguments are those of `work_out`."""
+    words, timeline = work_out(*choice, **more)
+    return Shown(words, timeline and draw.drawn(timeline))
+
+
+def work_out(
     known: Known, order: Order, p: int, m: int, v: int = 1, f: float = 1.0, b: float = 2.0,
     message: float = 0.0,
-) -> Shown:  # fmt: skip
-    """The picture and the numbers of one choice; f, b: of a rank's whole part, a chunk's a v-th.
+) -> tuple[str, Timeline | None]:  # fmt: skip
+    """What one choice comes to; f, b: of a rank's whole part, a chunk's a v-th.
 
-    What cannot be is said in words, and so is what is wrong with an order of one's own.
+    What cannot be is said in words, without a timeline, and so is what is wrong with an order of
+    one's own.
     """
     v = v if known.looped else 1
 
@@ -74,13 +81,13 @@ def show(
             refuse.multiple(m, p)
         schedule = known.make(first, p, m, v)
     except Exception as error:  # an order of one's own may raise anything
-        return Shown(f"{known.title}, p={p}, m={m}: {error or type(error).__name__}")
+        return f"{known.title}, p={p}, m={m}: {error or type(error).__name__}", None
     wrong = lint(schedule)
     if wrong:
-        return Shown("\n".join([f"{schedule.name}, p={p}, m={m}, cannot run:", *wrong[:4]]))
+        return "\n".join([f"{schedule.name}, p={p}, m={m}, cannot run:", *wrong[:4]]), None
     times = Times(f / v, b / v, message)
     timeline = simulate(schedule, times)
-    return Shown(_words(known, timeline, times), draw.drawn(timeline))
+    return _words(known, timeline, times), timeline
 
 
 def _words(known: Known, timeline: Timeline, times: Times) -> str:
