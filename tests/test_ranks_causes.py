@@ -6,6 +6,7 @@ from labs import ranks
 from labs.ranks import ending, output, supervised
 from labs.ranks.doctor.words import Places
 from labs.ranks.run import is_victim
+from labs.ranks.traces import Traces
 from tests import causes_on_ranks as causes
 
 pytestmark = [pytest.mark.ranks, pytest.mark.usefixtures("nothing_left")]
@@ -65,7 +66,31 @@ class TestEnds:
     def test_how_it_ended(self, how, everyone, kind, said):
         done = failed(causes.ends, how, everyone)
         assert done.diagnosis.kind == kind
-        assert f"rank 0 ended without a word: {said}" in done.failure
+        assert done.culprit == 0 or everyone  # all at once: whichever was seen first
+        assert f"rank {done.culprit} ended without a word: {said}" in done.failure
+
+    @pytest.mark.parametrize(
+        ("noted", "seen", "code", "found"),
+        [
+            ({0: 7}, dict(gone=[0]), 1, (0, 7)),
+            ({0: -15}, dict(gone=[0]), 1, (0, -15)),
+            ({2: 1}, dict(gone=[0]), 1, (0, 0)),  # rank 2 found that rank 0 had gone
+            ({2: 1}, dict(gone=[0, 2]), 1, None),  # torchrun ended rank 0 for rank 2's error
+            ({}, dict(), 0, (0, 0)),
+            ({}, dict(gone=[1], why="ended"), -9, (1, 0)),
+            ({}, dict(gone=[1], why="ended", outlived=[0]), -9, (1, None)),  # not known yet
+        ],
+    )
+    def test_who_ended_silently_and_how(self, tmp_path, noted, seen, code, found):
+        said = [
+            f"\n  rank      : {r} (local_rank: {r})\n  exitcode  : {noted[r]} (pid: 9)"
+            for r in noted
+        ]
+        (tmp_path / "agent").write_text("".join(said))
+        one = ending._Ending.__new__(ending._Ending)
+        one.traces, one.seen, one.code = Traces(tmp_path, 3), ending.Seen(9, **seen), code
+        one.silent, one.errors = [0, 1, 2], [None, None, {"message": GONE}]
+        assert one._died_silently() == found
 
     def test_in_words(self):
         assert ending.how(None) == "its exit code is not known"

@@ -224,7 +224,9 @@ class _Ending:
         # It notes no end with 0, which it takes for success; any other it would have noted by now,
         # unless it still waits for the end of another rank.
         success = self.seen.why is None or ("exitcode" not in said and not self.seen.outlived)
-        gone = [rank for rank in self.seen.gone if rank in mute]
+        # Beside one that failed with a word, a silent one was ended by torchrun.
+        followed = any(self.errors[rank] for rank in self.seen.gone)
+        gone = [rank for rank in self.seen.gone if rank in mute and not followed]
         if not gone and self.code == 0 and self.seen.why is None:
             gone = mute
         return (gone[0], codes.get(gone[0], 0 if success else None)) if gone else None
