@@ -30,7 +30,7 @@ from labs.bubble_math.jobs import (
 from labs.pipeline import refuse
 from labs.pipeline.agreement import Agreement, agreement
 from labs.pipeline.computed import computed
-from labs.pipeline.jobs import Job, plain_loss
+from labs.pipeline.jobs import Job, limit, plain_loss
 from labs.pipeline.on_rank import on_rank
 from labs.ranks import Run
 from labs.result import Result
@@ -112,4 +112,6 @@ def take(result: Result, todo: list[Timed], run: Run) -> None:
 
 
 def _launch(n: int, told: list[Job], mode: str | None, status: bool) -> Run:
-    return ranks.launch(on_rank, n, args=(told, plain_loss), mode=mode, status=status)
+    return ranks.launch(
+        on_rank, n, args=(told, plain_loss), limit=limit(told), mode=mode, status=status
+    )

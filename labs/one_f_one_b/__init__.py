@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable
 
 from labs import ranks
 from labs.answers import Missing, reference
-from labs.one_f_one_b import accounts, torch_native
-from labs.one_f_one_b.jobs import SECTIONS, SLOTS, TORCH, Orders, Planned, chunks, jobs
+from labs.one_f_one_b import accounts, copies, torch_native
+from labs.one_f_one_b.jobs import COPIES, SECTIONS, SLOTS, TORCH, Orders, Planned, chunks, jobs
 from labs.one_f_one_b.parity import parity
 from labs.pipeline import refuse
 from labs.pipeline.computed import computed
-from labs.pipeline.jobs import TINY, Job
+from labs.pipeline.jobs import TINY, Job, limit
 from labs.pipeline.on_rank import on_rank
 from labs.pipeline.parity import held
 from labs.ranks import Run
@@ -76,17 +76,25 @@ def run(
         result.checks += accounts.in_slots(orders)
     if TORCH in sections and ranks > 1:
         told = native_jobs(orders, ranks)
-        take_native(result, told, _launch(torch_native.on_rank, ranks, (told,), mode, status))
+        args = (torch_native.on_rank, ranks, (told,))
+        take_native(result, told, _launch(*args, [job for _, job in told], mode, status))
+    if COPIES in sections and ranks % 4 == 0:  # two stages, each over two ranks or more
+        runs = [_launch(copies.on_rank, ranks, (way,), mode, status) for way in copies.WAYS]
+        result.checks += copies.checks(runs)
+        result.run = runs[-1]
     planned = jobs(orders, ranks, sections, asked, forward, tries)
     if planned:
-        args = ([one.job for one in planned], parts["micro_batch_loss"])
-        take(result, planned, _launch(on_rank, ranks, args, mode, status))
+        todo = [one.job for one in planned]
+        args = (on_rank, ranks, (todo, parts["micro_batch_loss"]))
+        take(result, planned, _launch(*args, todo, mode, status))
     result.seconds = time.monotonic() - begun
     return result
 
 
-def _launch(function: Callable, n: int, args: tuple, mode: str | None, status: bool) -> Run:
-    return ranks.launch(function, n, args=args, mode=mode, status=status)
+def _launch(
+    function: Callable, n: int, args: tuple, todo: list[Job], mode: str | None, status: bool
+) -> Run:
+    return ranks.launch(function, n, args=args, limit=limit(todo), mode=mode, status=status)
 
 
 def take(result: Result, planned: list[Planned], run: Run) -> None:

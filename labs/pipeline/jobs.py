@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -10,8 +10,9 @@ import torch
 from labs import text
 from labs.gpt import GPT, Shape, token_losses
 from labs.schedules.instructions import Instruction, Schedule
-from labs.schedules.simulate import Times
+from labs.schedules.simulate import Times, simulate
 
+_REST = 60.0  # seconds for all but what simulated devices take
 MicroBatchLoss = Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]
 TINY = Shape(layers=8, d=16, heads=2, length=8)
 
@@ -51,6 +52,12 @@ class Job:
         """Bytes of what travels between two stages: (rows, T, d), and a time on a device clock."""
         numbers = self.rows * self.model.length * self.model.d + (self.times is not None)
         return numbers * self.dtype.itemsize
+
+
+def limit(jobs: Sequence[Job]) -> float:
+    """Seconds until a run of these jobs is ended: what its simulated devices take, and a minute."""
+    timed = [job for job in jobs if job.times is not None]
+    return _REST + sum(job.tries * simulate(job.schedule, job.times).makespan for job in timed)
 
 
 def plain_loss(losses: torch.Tensor, valid: torch.Tensor, count: int) -> torch.Tensor:
