@@ -87,13 +87,13 @@ class TestResult:
             from_dict({**told, "schema": "other/1"})
 
     def test_trace(self, tmp_path) -> None:
-        """Messages only: a process a rank, microseconds, a begin and an end; no end: length 0."""
+        """Messages: a process a rank, from 1 on; microseconds; without an end: length 0."""
         result().to_trace(tmp_path / "trace.json")
         events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
         calls = [e for e in events if e["ph"] in "be"]
         by_id = {number: [e for e in calls if e["id"] == number] for number in (0, 1)}
-        assert [(e["ph"], e["pid"], e["ts"]) for e in by_id[0]] == [("b", 1, 5e5), ("e", 1, 7.5e5)]
-        assert [(e["ph"], e["pid"], e["ts"]) for e in by_id[1]] == [("b", 1, 5e5), ("e", 1, 5e5)]
+        assert [(e["ph"], e["pid"], e["ts"]) for e in by_id[0]] == [("b", 2, 5e5), ("e", 2, 7.5e5)]
+        assert [(e["ph"], e["pid"], e["ts"]) for e in by_id[1]] == [("b", 2, 5e5), ("e", 2, 5e5)]
         assert {e["name"] for e in calls} == {"all_reduce tp"} and len(calls) == 4
         assert {e["args"].get("name") for e in events if e["ph"] == "M"} >= {"rank 1"}
 

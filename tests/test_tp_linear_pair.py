@@ -193,7 +193,7 @@ def test_json_and_trace(whole: tp_linear_pair.Result, tmp_path: Path) -> None:
     whole.to_trace(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     begun = [e for e in events if e["ph"] == "b"]
-    assert len(begun) == len(told["timeline"]) and {e["pid"] for e in begun} == {0, 1, 2, 3}
+    assert len(begun) == len(told["timeline"]) and {e["pid"] for e in begun} == {1, 2, 3, 4}
 
 
 def test_by_hand_under_plain_torchrun() -> None:

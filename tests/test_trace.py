@@ -35,9 +35,9 @@ def complaints(told: dict) -> list[str]:
             track = (e["pid"], e["tid"])
             if e["dur"] < 0:
                 found.append(f"{where}: negative duration")
-            if e["ts"] < free.get(track, float("-inf")) - 1e-3:  # microseconds
+            if round(e["ts"] * 1e3) < free.get(track, 0):  # nanoseconds, as the viewers count
                 found.append(f"{where}: overlaps on its track")
-            free[track] = e["ts"] + e["dur"]
+            free[track] = round(e["ts"] * 1e3) + round(e["dur"] * 1e3)
         elif e["ph"] == "b":
             open_[e["pid"], e["id"]] = e["ts"]
         elif e["ph"] == "e" and e["ts"] < open_.pop((e["pid"], e["id"]), float("inf")):
@@ -51,7 +51,8 @@ def complaints(told: dict) -> list[str]:
     found += [f"no end: {key}" for key in open_] + [f"no head: {key}" for key in leaving]
     tracks = {e["pid"]: {x["tid"] for x in events if x["ph"] == "X" and x["pid"] == e["pid"]}
               for e in events}  # fmt: skip
-    return found + [f"rank {pid} has {len(t)} tracks" for pid, t in tracks.items() if len(t) > 1]
+    found += [f"process {pid} has {len(t)} tracks" for pid, t in tracks.items() if len(t) > 1]
+    return found + [f"process {pid} is Linux's own" for pid in tracks if pid == 0]
 
 
 def calls(*times: tuple[float, float | None]) -> list[dict]:
@@ -81,9 +82,9 @@ def test_slices_say_what_was_computed_and_stand_where_they_were_in_time() -> Non
     one = timeline("one_f_one_b", 2, 2)
     events = to_events(one, [5.0, 7.0], "step")
     slices = [e for e in events if e["ph"] == "X"]
-    by_rank = {r: [e["name"] for e in slices if e["pid"] == r] for r in (0, 1)}
+    by_rank = {r: [e["name"] for e in slices if e["pid"] == r + 1] for r in (0, 1)}
     assert by_rank == {0: ["F0", "F1", "B0", "B1"], 1: ["F0", "B0", "F1", "B1"]}
-    first = {r: next(e for e in slices if e["pid"] == r) for r in (0, 1)}
+    first = {r: next(e for e in slices if e["pid"] == r + 1) for r in (0, 1)}
     assert first[0]["ts"] == pytest.approx(5.0e6) and first[0]["dur"] == pytest.approx(1e4)
     assert first[1]["ts"] == pytest.approx(7.01e6)
     assert first[0]["args"] == {"step": "step", "micro_batch": 0, "chunk": 0}
@@ -96,7 +97,7 @@ def test_overlapping_messages_are_asynchronous_and_keep_their_times() -> None:
     assert complaints(told) == []
     begun = [e for e in told["traceEvents"] if e["ph"] == "b"]
     assert [e["ts"] for e in begun] == pytest.approx([1e5, 2e5, 5e5, 6e5])
-    assert {e["pid"] for e in begun} == {1} and begun[0]["args"]["peer"] == 0
+    assert {e["pid"] for e in begun} == {2} and begun[0]["args"]["peer"] == 0
 
 
 def spoiled(what: str) -> dict:
@@ -110,7 +111,9 @@ def spoiled(what: str) -> dict:
     elif what == "overlap":
         slices[0]["dur"] = 1e9
     elif what == "track":
-        slices[-1]["tid"] = 1
+        slices[-1]["tid"] = 9
+    elif what == "process":
+        slices[-1]["pid"] = 0
     elif what == "end":
         told["traceEvents"] = [e for e in events if e["ph"] != "e"]
     else:
@@ -118,7 +121,9 @@ def spoiled(what: str) -> dict:
     return told
 
 
-@pytest.mark.parametrize("what", ["order", "negative", "overlap", "track", "end", "arrow"])
+@pytest.mark.parametrize(
+    "what", ["order", "negative", "overlap", "track", "process", "end", "arrow"]
+)
 def test_a_spoiled_trace_is_noticed(what) -> None:
     assert complaints(spoiled(what))
 

@@ -37,7 +37,7 @@ def list_command() -> None:
 @click.option(
     "--json", "json_file", metavar="FILE", help="Write the run as JSON; - prints only it."
 )
-@click.option("--trace", metavar="FILE", help="Write the timeline as a Chrome / Perfetto trace.")
+@click.option("--trace", metavar="FILE", help="Write what ranks did when, for ui.perfetto.dev.")
 def run_command(
     topic: str, ranks: int | None, cold: bool, json_file: str | None, trace: str | None
 ) -> None:

@@ -19,9 +19,6 @@ from labs.schedules.instructions import (
 )
 from labs.schedules.timeline import Span, Timeline
 
-COMPUTATIONS = 0
-"""Number of the track (tid) of a rank's computations."""
-_US = 1e6
 _NAMES = {
     FORWARD: "forward", BACKWARD: "backward", BACKWARD_INPUT: "backward, input",
     BACKWARD_WEIGHT: "backward, weights",
@@ -45,6 +42,11 @@ class Computed:
     began: tuple[float, ...]
 
 
+def track(rank: int) -> dict[str, int]:
+    """Process and thread of a rank. Both from 1 on: 0 is the idle process of Linux to Perfetto."""
+    return dict(pid=rank + 1, tid=rank + 1)
+
+
 def to_events(
     timeline: Timeline, offset: float | Sequence[float] = 0.0, name: str = "", first: int = 0
 ) -> list[dict]:
@@ -64,10 +66,15 @@ def to_events(
 
 def _slice(span: Span, name: str) -> dict:
     kind, i, chunk = span.instruction
-    args = dict(step=name, micro_batch=i, chunk=chunk)
-    return dict(name=str(span.instruction), cat=_NAMES[kind], ph="X", pid=span.rank,
-                tid=COMPUTATIONS, ts=span.start * _US, cname=_COLOURS[kind],
-                dur=max(0.0, span.end - span.start) * _US, args=args)  # fmt: skip
+    begin, end = _ns(span.start), max(_ns(span.start), _ns(span.end))
+    return dict(name=str(span.instruction), cat=_NAMES[kind], ph="X", **track(span.rank),
+                ts=begin / 1e3, dur=(end - begin) / 1e3, cname=_COLOURS[kind],
+                args=dict(step=name, micro_batch=i, chunk=chunk))  # fmt: skip
+
+
+def _ns(seconds: float) -> int:
+    """Whole nanoseconds: a slice may not end after the next one's start by a rounding."""
+    return round(seconds * 1e9)
 
 
 def _arrows(timeline: Timeline, spans: Iterable[Span], first: int) -> list[dict]:
@@ -82,12 +89,11 @@ def _arrows(timeline: Timeline, spans: Iterable[Span], first: int) -> list[dict]
         needs = at.get((forward, i, stage + (1 if forward else -1)))
         if needs is None or needs.rank == span.rank:
             continue
-        both = dict(name="activation" if forward else "gradient", cat="needs", id=next(numbers),
-                    tid=COMPUTATIONS)  # fmt: skip
+        both = dict(name="activation" if forward else "gradient", cat="needs", id=next(numbers))
         # An arrow belongs to the slice that is there at its time: the last moment of the first.
         leaves = span.start + 0.99 * (span.end - span.start)
-        found.append(dict(both, ph="s", pid=span.rank, ts=leaves * _US))
-        found.append(dict(both, ph="f", bp="e", pid=needs.rank, ts=needs.start * _US))
+        found.append(dict(both, ph="s", **track(span.rank), ts=_ns(leaves) / 1e3))
+        found.append(dict(both, ph="f", bp="e", **track(needs.rank), ts=_ns(needs.start) / 1e3))
     return found
 
 
@@ -98,10 +104,9 @@ def messages(timeline: Sequence[dict]) -> list[dict]:
         end = e["start"] if e["end"] is None else max(e["start"], e["end"])
         args = {"payload_bytes": e["payload_bytes"], "section": e["section"], "phase": e["phase"]}
         args |= {"peer": e["peer"]} if "peer" in e else {}
-        both = dict(name=f"{e['op']} {e['axis']}", cat="messages", id=number, pid=e["rank"],
-                    tid=COMPUTATIONS)  # fmt: skip
-        found.append(dict(both, ph="b", ts=e["start"] * _US, args=args))
-        found.append(dict(both, ph="e", ts=end * _US))
+        both = dict(name=f"{e['op']} {e['axis']}", cat="messages", id=number, **track(e["rank"]))
+        found.append(dict(both, ph="b", ts=_ns(e["start"]) / 1e3, args=args))
+        found.append(dict(both, ph="e", ts=_ns(end) / 1e3))
     return found
 
 
@@ -109,7 +114,7 @@ def named(ranks: Iterable[int]) -> list[dict]:
     """What the viewers show as the names of processes and tracks, in the order of the ranks."""
     found = []
     for rank in ranks:
-        both = dict(ph="M", pid=rank, tid=COMPUTATIONS)
+        both = dict(ph="M", **track(rank))
         found.append(dict(both, name="process_name", args={"name": f"rank {rank}"}))
         found.append(dict(both, name="process_sort_index", args={"sort_index": rank}))
         found.append(dict(both, name="thread_name", args={"name": "computations"}))
@@ -119,10 +124,13 @@ def named(ranks: Iterable[int]) -> list[dict]:
 def trace(computed: Sequence[Computed], timeline: Sequence[dict]) -> dict:
     """The whole trace of a run: computations and messages in the order of their times."""
     steps: list[dict] = []
-    for n, one in enumerate(computed):
-        arrow = sum(event["ph"] == "s" for event in steps) if n else 0
-        steps += to_events(one.timeline, one.began, one.name, arrow)
+    arrows = 0
+    for one in computed:
+        new = to_events(one.timeline, one.began, one.name, arrows)
+        arrows += sum(event["ph"] == "s" for event in new)
+        steps += new
     events = [*steps, *messages(timeline)]
-    # A begin comes before the end of the same moment; sorting is stable and each pair is in order.
+    # What begins comes before what ends or refers to it at the same moment: sorting is stable.
     events.sort(key=lambda event: event["ts"])
-    return {"traceEvents": [*named(sorted({event["pid"] for event in events})), *events]}
+    ranks = {e["rank"] for e in timeline} | {r for c in computed for r in range(len(c.began))}
+    return {"traceEvents": [*named(sorted(ranks)), *events]}
