@@ -86,7 +86,7 @@ def gives_up(without=""):
     """A receive on a group with a time limit of its own ends by itself, and the rank goes on."""
     leave_out(without)
     rank, _ = me()
-    short = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=1.5))
+    short = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=2))
     x = torch.ones(4)
     if rank:
         dist.recv(x, 0)
@@ -114,7 +114,7 @@ def goes_on_after_a_broken_wait(without=""):
     try:
         dist.recv(x, 1, group=group)
     except RuntimeError:
-        time.sleep(1.5)
+        time.sleep(2)
         dist.send(x, 1)
         return "went on"
 
@@ -136,7 +136,7 @@ def second_world(without=""):
     group = dist.new_group([1, 2])
     x = torch.ones(4) * new
     if new == 0:
-        time.sleep(1.5)
+        time.sleep(2)
         dist.send(x, 1)
     elif new == 1:
         dist.recv(x, 0)
@@ -173,7 +173,7 @@ def waits_in_a_child(without=""):
     child = os.fork()
     if child == 0:
         on_rank.here.journal.wait(on_rank.here.journal.post("recv", 1, peer=1))
-        time.sleep(1.5)
+        time.sleep(2)
         os._exit(0)
     os.waitpid(child, 0)
     dist.send(x, 1)
