@@ -79,7 +79,8 @@ def run(
         args = (torch_native.on_rank, ranks, (told,))
         take_native(result, told, _launch(*args, [job for _, job in told], mode, status))
     if COPIES in sections and ranks % 4 == 0:  # two stages, each over two ranks or more
-        runs = [_launch(copies.on_rank, ranks, (way,), mode, status) for way in copies.WAYS]
+        ways = [(copies.on_rank, ranks, (way,), []) for way in copies.WAYS]
+        runs = [_launch(*args, mode, status) for args in ways]
         result.checks += copies.checks(runs)
         result.run = runs[-1]
     planned = jobs(orders, ranks, sections, asked, forward, tries)

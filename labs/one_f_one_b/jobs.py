@@ -16,10 +16,10 @@ from labs.schedules.instructions import Schedule
 from labs.schedules.known import KNOWN, Known
 from labs.schedules.simulate import Times
 
-SLOTS, CLOCK, COMPUTE, STORED, GRADIENTS, TORCH = (
-    "slots", "device clock", "real compute", "stored", "gradients", "torch",
+SLOTS, CLOCK, COMPUTE, STORED, GRADIENTS, TORCH, COPIES = (
+    "slots", "device clock", "real compute", "stored", "gradients", "torch", "copies",
 )  # fmt: skip
-SECTIONS = (SLOTS, CLOCK, COMPUTE, STORED, GRADIENTS, TORCH)
+SECTIONS = (SLOTS, CLOCK, COMPUTE, STORED, GRADIENTS, TORCH, COPIES)
 STORING = Shape(layers=8, d=64, heads=4, length=64)
 FIXED_BATCH = 32
 """Sequences of the batch that is cut into more and more micro-batches."""
