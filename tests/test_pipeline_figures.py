@@ -229,11 +229,21 @@ def test_a_schedule_that_cannot_run_is_told_not_drawn() -> None:
 
 
 class TestGantt:
-    def test_chunks_and_kinds_are_told_apart_without_colour(self) -> None:
-        """In shades of grey, two schedules that differ in a chunk or a kind only still differ."""
-        one = simulate(schedule("breadth_first", 1, 2, 2))
-        other = simulate(make("breadth-first v=2", swapped_chunks, 1, 2, 2))
-        assert grey(draw.gantt(one)) != grey(draw.gantt(other))
+    def test_chunks_are_told_apart_without_colour(self, monkeypatch) -> None:
+        """With one colour for all, two schedules that differ in chunks only still differ."""
+        monkeypatch.setattr(draw, "_shades", lambda colour, chunk: ("0.5", "0.7"))
+        orders = (answers.breadth_first_order, by_micro_batch)
+        shown = [simulate(make("s", order, 1, 2, 2)) for order in orders]
+        with_bars = [without_numbers(one, monkeypatch) for one in shown]
+        monkeypatch.setattr(draw, "_BAR", 0.0)
+        without = [without_numbers(one, monkeypatch) for one in shown]
+        assert apart(*with_bars) > 1000 and apart(*with_bars) > 5 * apart(*without)
+
+    def test_kinds_are_told_apart_without_colour(self, monkeypatch) -> None:
+        monkeypatch.setattr(draw, "_shades", lambda colour, chunk: ("0.5", "0.7"))
+        one = simulate(make("s", forwards, 1, 2), Times(1, 1))
+        other = Timeline(make("s", one_back, 1, 1), one.starts, one.ends)
+        assert without_numbers(one, monkeypatch) != without_numbers(other, monkeypatch)
 
     def test_every_size_is_drawn(self) -> None:
         for p, m in ((1, 1), (3, 2), (8, 32)):
@@ -256,14 +266,31 @@ def forwards(rank: int, p: int, m: int):
     yield from (forward(i) for i in range(m))
 
 
-def swapped_chunks(rank: int, p: int, m: int, v: int):
+def one_back(rank: int, p: int, m: int):
+    yield from (forward(0), backward(0))
+
+
+def by_micro_batch(rank: int, p: int, m: int, v: int):
     """Micro-batch 0 through both chunks, then micro-batch 1: the same kinds at the same times."""
     yield from (forward(i, c) for i in range(m) for c in range(v))
     yield from (backward(i, c) for i in reversed(range(m)) for c in reversed(range(v)))
 
 
-def grey(picture: Picture) -> bytes:
-    return Image.open(io.BytesIO(picture.png)).convert("L").tobytes()
+def without_numbers(timeline: Timeline, monkeypatch) -> bytes:
+    """The boxes alone."""
+    monkeypatch.setattr(draw, "_MOST_NUMBERS", 0)
+    return boxes_alone(draw.gantt(timeline, stored=False))
+
+
+def apart(one: bytes, other: bytes) -> int:
+    """Bytes that differ by much, not by the rounding of an edge."""
+    return sum(abs(a - b) > 40 for a, b in zip(one, other, strict=True))
+
+
+def boxes_alone(picture: Picture) -> bytes:
+    """Without the legend, which names the kinds."""
+    whole = Image.open(io.BytesIO(picture.png)).convert("RGB")
+    return whole.crop((0, 60, whole.width, whole.height)).tobytes()
 
 
 class TestExplore:
