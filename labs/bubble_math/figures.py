@@ -92,6 +92,7 @@ def shares(p_values: Sequence[int] = (2, 4, 8, 16), m_max: int = 256) -> Picture
         drawn,
         f"Bubble against the number of micro-batches, by both definitions, for p = "
         f"{', '.join(map(str, p_values))}. {told}{rules}.",
+        colours=256,
     )
 
 
@@ -102,7 +103,7 @@ def _lesson(ax: object, p_values: Sequence[int], m_max: int) -> str:
             share = formulas.bubble_share(p, m)
             n = list(p_values).index(p) % len(COLOURS)
             ax.plot(m, share, MARKERS[n], color=COLOURS[n], mec="black", ms=7, zorder=4)
-            where = (6, 6) if share > 0.07 else (-8, -13)  # not on the line at 10 %
+            where = (6, 6) if share > 0.07 else (8, 1)  # not on the line at 10 %
             ax.annotate(f"{share:.1%}", (m, share), xytext=where, textcoords="offset points",
                         fontsize=8.5)  # fmt: skip
             told.append(f"p={p}, m={m}: {share:.1%}")
@@ -141,7 +142,7 @@ def slots(grid: Sequence[Sequence[int | None]]) -> Picture:
         f"rank {rank}: {' '.join('-' if i is None else str(i) for i in row)}"
         for rank, row in enumerate(rows)
     )
-    return figure.picture(drawn, f"{told}. By slot, {by_rank}.")
+    return figure.picture(drawn, f"{told}. By slot, {by_rank}.", colours=256)
 
 
 def _rows(grid: object) -> list[list[int | None]]:

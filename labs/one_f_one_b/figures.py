@@ -98,18 +98,17 @@ def stored(result: Result) -> Picture:
     upper.set_title(f"Stored at once, at most: m={most}, {ranks} ranks", fontsize=10)
     lower.set_ylabel("MB", fontsize=9)
     lower.set_xticks(range(len(shown)), [one.one.job.schedule.name for one in shown], fontsize=9)
-    keys = [Patch(facecolor=COLOURS[rank % 6], hatch=HATCHES[rank % 6] * 2, edgecolor="white",
-                  label=f"rank {rank}") for rank in range(ranks)]  # fmt: skip
+    keys = [Patch(edgecolor="white", label=f"rank {rank}", **_look(rank)) for rank in range(ranks)]
     keys.append(upper.plot([], [], "_", color="black", ms=14, mew=2.2,
                            label="formula; for bytes, count × GPipe's bytes")[0])  # fmt: skip
-    drawn.legend(handles=keys, loc="outside lower center", ncols=len(keys), frameon=False,
+    drawn.legend(handles=keys, loc="outside lower center", ncols=min(6, len(keys)), frameon=False,
                  fontsize=8.5)  # fmt: skip
     told = "; ".join(
         f"{one.one.job.schedule.name}: {', '.join(map(str, one.counts))} (formula "
         f"{', '.join(map(str, one.formula))}), {', '.join(f'{b / _MB:.2f}' for b in one.bytes)} MB"
         for one in shown
     )
-    return figure.picture(drawn, f"Peak stored by rank at m={most}, measured. {told}.")
+    return figure.picture(drawn, f"Peak stored by rank at m={most}, measured. {told}.", colours=256)
 
 
 def _follows(known: Sequence[_Peak], shown: Sequence[_Peak]) -> list[list[float]]:
@@ -133,6 +132,12 @@ def _follows(known: Sequence[_Peak], shown: Sequence[_Peak]) -> list[list[float]
     return found
 
 
+def _look(rank: int) -> dict[str, str]:
+    """Colour and stripes of a rank; after six the colours come again with other stripes."""
+    stripes = HATCHES[(rank + 3 * (rank // 6)) % 6] * 2
+    return dict(facecolor=COLOURS[rank % 6], hatch=stripes)
+
+
 def _bars(
     ax: Axes, heights: Sequence[Sequence[float]], marks: Sequence[Sequence[float]], shown: str
 ) -> None:
@@ -142,8 +147,7 @@ def _bars(
     for rank in range(ranks):
         xs = [n + (rank - (ranks - 1) / 2) * wide for n in range(len(heights))]
         ys = [group[rank] for group in heights]
-        ax.bar(xs, ys, wide, color=COLOURS[rank % 6], hatch=HATCHES[rank % 6] * 2,
-               edgecolor="white", linewidth=0.5)  # fmt: skip
+        ax.bar(xs, ys, wide, edgecolor="white", linewidth=0.5, **_look(rank))
         if marks:
             ys_wanted = [group[rank] for group in marks]
             ax.plot(xs, ys_wanted, "_", color="black", ms=min(14, 60 / ranks), mew=2.2)
