@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from labs.pipeline.jobs import Job
 from labs.ranks.run import Run
-from labs.result import Check, at_most, equal, near
+from labs.result import Check, at_most, by_clock, equal, near
 from labs.schedules.instructions import BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT, FORWARD, Schedule
 from labs.schedules.known import Known
 from labs.schedules.simulate import Times, simulate
@@ -126,6 +126,8 @@ def label(job: Job) -> str:
     """How checks call a job: what is special of it, its schedule, its sizes."""
     s = job.schedule
     shown = f"{s.name}, p={s.ranks}, m={s.micro_batches}"
+    if job.name.startswith(shown):  # and says more: another job of that schedule is told apart
+        return job.name
     return f"{job.name}: {shown}" if job.name and not job.name.startswith(s.name) else shown
 
 
@@ -154,14 +156,18 @@ def on_clock(found: Sequence[Agreement]) -> list[Check]:
     for one in found:
         checks += [_order(one)]
         checks.append(
-            at_most(f"{label(one.job)}: wall time beyond the simulated",
-                    round(one.best.residual * 1e3, 3), RESIDUAL * 1e3, "ms", "simulator")
+            by_clock(
+                at_most(f"{label(one.job)}: wall time beyond the simulated",
+                        round(one.best.residual * 1e3, 3), RESIDUAL * 1e3, "ms", "simulator")
+            )
         )  # fmt: skip
         if one.known is not None:
             share = one.known.share(one.job.schedule, one.job.times)
             checks.append(
-                near(f"{label(one.job)}: bubble share", one.best.share, share, SHARE,
-                     "of the total time", one.known.source)
+                by_clock(
+                    near(f"{label(one.job)}: bubble share", one.best.share, share, SHARE,
+                         "of the total time", one.known.source)
+                )
             )  # fmt: skip
     return checks
 
@@ -173,8 +179,10 @@ def computed(found: Sequence[Agreement]) -> list[Check]:
         apart = abs(one.typical.residual) / one.typical.simulated.makespan
         checks += [
             _order(one),
-            at_most(f"{label(one.job)}: wall time apart from the simulated",
-                    round(apart, 4), COMPUTED, "of the simulated", "simulator"),
+            by_clock(
+                at_most(f"{label(one.job)}: wall time apart from the simulated",
+                        round(apart, 4), COMPUTED, "of the simulated", "simulator")
+            ),
         ]  # fmt: skip
     return checks
 
