@@ -6,7 +6,7 @@ import importlib
 import json
 import math
 import platform
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from pathlib import Path
 
@@ -29,6 +29,7 @@ class Check:
     unit: str
     source: str
     ok: bool
+    clock: bool = False  # measured by a clock: whatever else the machine does may fail it
 
     @property
     def shown(self) -> tuple[str, str]:
@@ -71,6 +72,11 @@ def near(
 def at_least(name: str, measured: float, bound: float, unit: str, source: str) -> Check:
     """Something that must be visibly there: the damage of a wrong variant, say."""
     return Check(name, measured, bound, ">=", bound, unit, source, bool(measured >= bound))
+
+
+def by_clock(check: Check) -> Check:
+    """The check, marked as one of time."""
+    return replace(check, clock=True)
 
 
 @dataclass

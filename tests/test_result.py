@@ -13,7 +13,7 @@ KEYS = [
     "schema", "topic", "params", "mode", "world_size", "backend", "device", "versions", "seconds",
     "checks", "ledger", "timeline", "memory",
 ]  # fmt: skip
-CHECK_KEYS = ["name", "measured", "expected", "relation", "bound", "unit", "source", "ok"]
+CHECK_KEYS = ["name", "measured", "expected", "relation", "bound", "unit", "source", "ok", "clock"]
 
 
 def result(*checks: Check) -> Result:

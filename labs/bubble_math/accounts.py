@@ -10,7 +10,7 @@ from labs.pipeline import agreement as agreeing
 from labs.pipeline.agreement import Agreement
 from labs.pipeline.orders import schedules
 from labs.ranks.run import Run
-from labs.result import Check, at_least, at_most, equal
+from labs.result import Check, at_least, at_most, by_clock, equal
 
 LESSON = ((4, 4), (4, 32), (4, 64), (8, 32))
 """(p, m) of the figures 42.9, 8.6, 4.5 and 17.9 %."""
@@ -37,8 +37,10 @@ def checks(found: Sequence[tuple[Timed, Agreement]], run: Run) -> list[Check]:
         if one.section == COMPUTE:
             times = agreed.typical.times
             made.append(
-                at_least("real compute: a forward pass takes", round(min(times.forward) /
-                         times.message, 1), 5.0, "messages", "long beside a message")
+                by_clock(
+                    at_least("real compute: a forward pass takes", round(min(times.forward) /
+                             times.message, 1), 5.0, "messages", "long beside a message")
+                )
             )  # fmt: skip
         if one.section == UNEVEN:
             made += _uneven(agreed)
@@ -50,12 +52,13 @@ def _uneven(one: Agreement) -> list[Check]:
     """Simulator and run agree, and the formula, fed with the mean stage, does not."""
     best = one.best
     label = f"uneven, {one.job.name}"
-    return [
+    made = [
         at_most(f"{label}: wall time beyond the simulated", round(best.residual * 1e3, 3),
                 agreeing.RESIDUAL * 1e3, "ms", "simulator"),
         at_least(f"{label}: the formula for equal stages is off by",
                  round(1 - one.formula / best.wall, 3), 0.05, "of the time", "Huang et al. 2019"),
     ]  # fmt: skip
+    return list(map(by_clock, made))
 
 
 def _sends(one: Timed, run: Run) -> Check:
