@@ -14,7 +14,7 @@ import torch
 
 from labs import ranks
 from labs.one_f_one_b import accounts
-from labs.one_f_one_b.jobs import CLOCK, GRADIENTS, STORING, Orders, Planned, _stored
+from labs.one_f_one_b.jobs import CLOCK, GRADIENTS, Orders, Planned, _stored, storing
 from labs.one_f_one_b.parity import parity
 from labs.pipeline.agreement import in_slots
 from labs.pipeline.jobs import Job
@@ -67,7 +67,7 @@ def sending() -> list[Planned]:
     """1F1B stores as much of many micro-batches as of few, what is being sent along with it."""
     found = []
     for m in (FEW, MANY):
-        job = Job(f"m={m}", orders().one("one_f_one_b", 2, m), None, STORING, rows=2,
+        job = Job(f"m={m}", orders().one("one_f_one_b", 2, m), None, storing(2), rows=2,
                   dtype=torch.float32, memory=True)  # fmt: skip
         found.append(Planned("sent", "one_f_one_b", job))
     return found

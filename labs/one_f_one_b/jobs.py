@@ -20,7 +20,6 @@ SLOTS, CLOCK, COMPUTE, STORED, GRADIENTS, TORCH, COPIES = (
     "slots", "device clock", "real compute", "stored", "gradients", "torch", "copies",
 )  # fmt: skip
 SECTIONS = (SLOTS, CLOCK, COMPUTE, STORED, GRADIENTS, TORCH, COPIES)
-STORING = Shape(layers=8, d=64, heads=4, length=64)
 FIXED_BATCH = 32
 """Sequences of the batch that is cut into more and more micro-batches."""
 SLOW = ("gpipe", "one_f_one_b")
@@ -121,19 +120,24 @@ def _slow_messages(orders: Orders, name: str, p: int, forward: float, tries: int
     return Planned(CLOCK, name, job)
 
 
+def storing(p: int) -> Shape:
+    """A model with a layer for each chunk of `p` ranks, two a rank where there are four."""
+    return Shape(layers=max(8, 2 * p), d=64, heads=4, length=64)
+
+
 def _stored(orders: Orders, p: int) -> list[Planned]:
     """Peaks in count and bytes: at a fixed micro-batch, and at a fixed batch."""
     found = []
     for name in COMPARED:
         for m in (p, 2 * p) if name == "gpipe" else (2 * p,):
             schedule = orders.one(name, p, m, chunks(name))
-            job = Job(f"stored: {schedule.name} m={m}", schedule, None, STORING, rows=2,
+            job = Job(f"stored: {schedule.name} m={m}", schedule, None, storing(p), rows=2,
                       dtype=torch.float32, memory=True)  # fmt: skip
             found.append(Planned(STORED, name, job))
     for name in ("gpipe", "one_f_one_b"):
         for m in (4, 8, 16):
             schedule = orders.one(name, p, m)
-            job = Job(f"batch of {FIXED_BATCH}: {schedule.name} m={m}", schedule, None, STORING,
+            job = Job(f"batch of {FIXED_BATCH}: {schedule.name} m={m}", schedule, None, storing(p),
                       rows=FIXED_BATCH // m, dtype=torch.float32, memory=True)  # fmt: skip
             found.append(Planned(STORED, name, job))
     return found
