@@ -29,7 +29,9 @@ SHORT: dict[str, Callable[[], Result]] = {
     "bubble_math": lambda: bubble_math.run(
         2, only="device clock", micro_batches=(4,), tries=1, status=False
     ),
-    "one_f_one_b": lambda: one_f_one_b.run(2, only="gradients", status=False),
+    "one_f_one_b": lambda: one_f_one_b.run(
+        2, only="device clock", micro_batches=(2,), forward=0.002, tries=1, status=False
+    ),
 }
 COMPUTING = ("matmul", "sleep", "one call that holds the interpreter's lock")
 EACH = "all three, one after the other"
