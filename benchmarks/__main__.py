@@ -7,7 +7,7 @@ breaks, not how fast it is.
 import sys
 from collections.abc import Callable
 
-from benchmarks import block, endurance, hub, launch, memory, watching
+from benchmarks import block, endurance, hub, launch, memory, pipeline, watching
 from benchmarks.figure import Figure, table
 
 BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
@@ -17,6 +17,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "block": block.against_torch,
     "memory": memory.of_warm_ranks,
     "watching": watching.watching,
+    "pipeline": pipeline.pipeline,
 }
 
 ONLY_WHEN_NAMED: dict[str, Callable[[], list[Figure]]] = {

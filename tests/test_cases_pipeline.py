@@ -194,7 +194,7 @@ def test_every_layer_is_on_one_stage(layers, stages):
 
 @pytest.mark.ranks
 def test_each_micro_batch_reads_its_own_slice(run):
-    """C17: constants 1, 2, 3, 4 reach the last stage in order; one slice for all is four times 1."""
+    """C17: constants 1, 2, 3, 4 reach the last stage in order; of one slice for all it is 1s."""
     assert run.values[-1]["own"] == [1.0, 2.0, 3.0, 4.0]
     assert run.values[-1]["same"] == [1.0] * 4
     assert all(value["own"] == [] for value in run.values[:-1])
