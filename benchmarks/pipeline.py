@@ -28,7 +28,7 @@ class Case:
 
 
 SMALL = dict(shape=dict(d=32, heads=2, length=16), layers=1, rows=1)  # f ≤ 1 ms
-LARGE = dict(shape=dict(d=256, heads=4, length=128), layers=2, rows=4)  # f ≥ 10 ms
+LARGE = dict(shape=dict(d=256, heads=4, length=128), layers=1, rows=6)  # f ≥ 10 ms
 CASES = (
     Case("small stages", 2, 8, pairs=60, bound=1.0, **SMALL),
     Case("small stages", 2, 32, pairs=30, bound=1.0, **SMALL),
@@ -39,8 +39,8 @@ CASES = (
 )
 
 
-def both_ways(name: str, case: Case) -> list[tuple[float, float]]:
-    """On a rank: seconds (ours, torch's) of each pair of steps, of the slowest rank.
+def both_ways(name: str, case: Case) -> dict[str, list]:
+    """On a rank: seconds (ours, torch's) of each pair of steps, of the slowest rank, and of an F.
 
     Which goes first alternates. A barrier before each, so that no rank carries over a lag.
     """
@@ -68,8 +68,11 @@ def both_ways(name: str, case: Case) -> list[tuple[float, float]]:
     executor = Executor(schedule, [cut(models[0], p)[rank]], size)
     native = torch_native.make(name, job, models[1])
 
+    def inputs() -> list[torch.Tensor]:
+        return micro_batches(of.tokens, m)
+
     def ours() -> None:
-        executor.step(micro_batches(of.tokens, m), losses)
+        executor.step(inputs(), losses)
 
     def by_torch() -> None:
         torch_native.step(native, job, of.tokens, of.targets)
@@ -90,7 +93,13 @@ def both_ways(name: str, case: Case) -> list[tuple[float, float]]:
         taken = {way: seconds(way) for way in order}
         found.append((taken[0], taken[1]))
     _same(*(dict(model.named_parameters()) for model in models))
-    return found[2:]
+    return dict(pairs=found[2:], forward=_forward(executor.step(inputs(), losses)))
+
+
+def _forward(step) -> list[float]:
+    """Seconds of the forward passes of one step."""
+    times = zip(step.done, step.starts, step.ends, strict=True)
+    return [end - start for at, start, end in times if at.kind == "F"]
 
 
 def _same(ours: dict, by_torch: dict) -> None:
@@ -110,10 +119,14 @@ def against_torch(cases: tuple[Case, ...] = CASES) -> list[Figure]:
             run = ranks.launch(
                 both_ways, case.ranks, args=(name, case), limit=300, mode="warm", status=False
             )
-            ours, by_torch = zip(*run.values[0], strict=True)
+            pairs = run.values[0]["pairs"]
+            ours, by_torch = zip(*pairs, strict=True)
             label = f"{name}, {case.what}, p={case.ranks} m={case.micro_batches}"
-            ratios = [a / b for a, b in run.values[0]]
+            ratios = [a / b for a, b in pairs]
             figures += [
+                Figure(
+                    f"{label}: a forward pass", [1000 * s for s in run.values[0]["forward"]], "ms"
+                ),
                 Figure(f"{label}: ours", [1000 * s for s in ours], "ms"),
                 Figure(f"{label}: torch", [1000 * s for s in by_torch], "ms"),
                 Figure(f"{label}: ours ÷ torch", ratios, "×", case.bound),
