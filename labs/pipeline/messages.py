@@ -24,7 +24,7 @@ from labs.schedules.instructions import (
 
 RECEIVES = (RECEIVE_FORWARD, RECEIVE_BACKWARD)
 SENDS = (SEND_FORWARD, SEND_BACKWARD)
-_AHEAD = 2  # receives of a channel that are posted before they are needed
+_AHEAD = 1  # receives of a channel that are posted besides the one that is waited for
 Channel = tuple[str, bool]  # forward or backward, and whether it goes round from the last rank
 Programs = Sequence[Sequence[Instruction]]
 
@@ -121,7 +121,10 @@ class Messages:
         self._posted[at] = (work, room)
 
     def receive(self, at: Instruction) -> torch.Tensor:
-        """Wait for one message, and post the next of its channel."""
+        """Post the next message of its channel, and wait for this one.
+
+        In this order: to post takes the rank a moment, and while it waits it has nothing to do.
+        """
         key = (self.schedule.peer(self.rank, at), self._channel(at))
         while at not in self._posted:
             if at in self._left.get(key, ()):
@@ -129,9 +132,9 @@ class Messages:
             else:  # nobody's program sends it
                 self._post(at)
         work, room = self._posted.pop(at)
-        work.wait()
         if key in self._left:
             self._post_next(key)
+        work.wait()
         for taken in self._taken[key[0]].get(at, ()):  # by now these have arrived
             self._let_go(key[0], taken)
         return room
