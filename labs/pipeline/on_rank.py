@@ -25,6 +25,7 @@ from labs.schedules.instructions import COMPUTE, Schedule
 from labs.schedules.simulate import Times
 
 _LEAD = 0.02  # seconds until a step begins, once all ranks have come
+_QUIET = 0.005  # seconds after a step in which a rank leaves the cores to those that end it too
 
 
 def on_rank(jobs: Sequence[Job], loss: MicroBatchLoss) -> list[dict | None]:
@@ -94,7 +95,9 @@ class _Part:
                 time.sleep(max(0.0, origin - time.monotonic()))
             with ranks.section(job.name, timeline=True):
                 step = self.executor.step(self.inputs, self.losses, origin)
-            told["walls"].append(time.monotonic() - origin)
+                told["walls"].append(time.monotonic() - origin)
+                if job.times is not None:  # ranks that end at the same moment share the cores
+                    time.sleep(_QUIET)
             told["began"].append(time.time() - (time.monotonic() - origin))
             told["steps"].append(step.to_dict())
         if job.gradients:
