@@ -80,6 +80,7 @@ def test_no_secret_no_path_no_host_in_what_is_shown(nothing_left, monkeypatch):
     """G25, G26: not even when a rank prints its environment and dies over it."""
     for name in ("HF_TOKEN", "JUPYTERHUB_API_TOKEN", "MY_API_KEY", "DB_PASSWORD"):
         monkeypatch.setenv(name, f"{CANARY}-{name}")
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)  # torch's, of the folder before
     with pytest.raises(ranks.RunFailed) as caught:
         run(on_ranks.show_environment, 2)
     shown = str(caught.value) + caught.value.run.output

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
-from torch.distributed import pipelining
-
 from labs import ranks
 from labs.gpt import GPT, token_losses
 from labs.pipeline.jobs import Job, data
@@ -34,6 +32,8 @@ def on_rank(jobs: Sequence[tuple[str, Job]]) -> list[dict]:
 
 def make(name: str, job: Job, model: GPT) -> object:
     """torch's schedule object on this rank, for the model's stages."""
+    from torch.distributed import pipelining  # late: it imports torch's compiler
+
     schedule, rank = job.schedule, dist.get_rank()
     stages = cut(model, schedule.stages)
     mine = [

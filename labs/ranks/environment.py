@@ -53,6 +53,9 @@ def for_ranks(
         LABS_QUEUE="off",  # a run that a rank starts belongs to the turn of the rank's own run
         KINETO_LOG_LEVEL="99",
         TORCH_CPP_LOG_LEVEL="ERROR",
+        # Nobody begins before all are connected. gloo gives up now and then while it connects some
+        # two ranks; then the run can start anew, and nothing of it was done yet.
+        TORCH_DIST_INIT_BARRIER="1",
     )
     env.update(extra or {})
     return env

@@ -165,7 +165,8 @@ class Fault:
             seen.wrong = [*wrong, *event.trouble()]
             seen.seconds = ended - begun if event.at is None else ended - event.at
             seen.over = seen.seconds - (how.limit if event.at is None else 0.0)
-            seen.came = len(mine.noted("at")) == how.ranks
+            # Some come while the run is being ended: when the limit came they were not there.
+            seen.came = len(mine.noted("at")) == how.ranks and "not started yet" not in told
             if self.deadlock and seen.came:
                 seen.explained = ended - max(mine.noted("at").values())
             seen.told = told
