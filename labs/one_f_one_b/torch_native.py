@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
+
 from labs import ranks
 from labs.gpt import GPT, token_losses
 from labs.pipeline.jobs import Job, data
