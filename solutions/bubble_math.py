@@ -34,7 +34,11 @@ def bubble_share(ranks: int, micro_batches: int) -> float:
 
 
 def micro_batches_for(share: float, ranks: int) -> int:
-    """The fewest micro-batches with which the bubble is at most `share` of the total time."""
+    """The fewest micro-batches with which the bubble is at most `share` of the total time.
+
+    share    above 0 and below 1
+    returns  a whole number, 1 or more
+    """
     return max(1, math.ceil((ranks - 1) * (1 / share - 1) - 1e-9))
 
 

@@ -18,7 +18,7 @@ from labs.schedules import (
 
 
 def gpipe_order(rank: int, ranks: int, micro_batches: int) -> Iterator[Instruction]:
-    """GPipe: all forward passes, then all backward passes.
+    """GPipe: all forward passes, then all backward passes, in either order.
 
     rank, ranks     which of how many; every rank holds one stage
     yields          forward(i) and backward(i) for i from 0 to micro_batches - 1
@@ -78,8 +78,10 @@ def interleaved_order(
     yields          forward(i, chunk) and backward(i, chunk)
 
     Forward, `ranks` micro-batches go through chunk 0, then the same through chunk 1, and so on;
-    then the next `ranks`. Backward likewise, from the last chunk to the first. Before the first
-    pair come 2(ranks - rank - 1) + (chunks - 1)·ranks forward passes, or all there are.
+    then the next `ranks`. Backward likewise, from the last chunk to the first. After a warm-up one
+    forward and one backward pass take turns. The warm-up is that of Megatron-LM: on each rank two
+    forward passes more than on the rank after it, and on the last one a pass of `ranks`
+    micro-batches through every chunk but one.
     """
     if micro_batches % ranks:
         below = micro_batches // ranks * ranks
@@ -114,13 +116,13 @@ def breadth_first_order(
 
 
 def zero_bubble_order(rank: int, ranks: int, micro_batches: int) -> Iterator[Instruction]:
-    """ZB-H1: 1F1B whose weight gradients wait, on rank s by s micro-batches, to fill the drain.
+    """ZB-H1: 1F1B whose weight gradients wait, the later the rank the longer, to fill the drain.
 
     rank, ranks     which of how many; every rank holds one stage
     yields          forward(i), backward_input(i) and backward_weight(i), each once
 
-    At most min(micro_batches, ranks) micro-batches are stored on any rank; one is stored until its
-    backward_weight is done.
+    On every rank min(micro_batches, ranks) micro-batches are stored at the peak; one is stored
+    until its backward_weight is done.
     """
     ahead = min(micro_batches, ranks - rank - 1)
     yield from (forward(i) for i in range(ahead))

@@ -9,9 +9,11 @@ import pytest
 
 from labs import formulas, ranks
 from labs import one_f_one_b as lab
+from labs.bubble_math import play
 from labs.one_f_one_b import torch_native
 from labs.one_f_one_b.jobs import LAYERS, Orders, jobs
 from labs.pipeline.partition import layer_counts
+from labs.schedules import backward, forward
 from labs.schedules.known import KNOWN
 from solutions import one_f_one_b as answers
 from tests.notebooks_in_main import notebook_in_main
@@ -223,3 +225,28 @@ class TestRefusals:
             ValueError, match="3 micro-batches are no multiple of 4 ranks.*; 4 woul"
         ):
             orders().one("interleaved", 4, 3, 2)
+
+
+def test_an_order_that_cannot_run_is_not_launched(monkeypatch):
+    """The linter's sentence in place of a deadlock, which would have to be run to be seen."""
+
+    def order(rank, ranks, micro_batches):
+        ahead = min(micro_batches, rank)  # the warm-up the wrong way round
+        yield from (forward(i) for i in range(ahead))
+        for i in range(ahead, micro_batches):
+            yield forward(i)
+            yield backward(i - ahead)
+        yield from (backward(i) for i in range(micro_batches - ahead, micro_batches))
+
+    order.__module__ = "solutions.not_the_learners"  # asked here, with no launch at all
+    monkeypatch.setattr(ranks, "launch", lambda *_, **__: pytest.fail("launched"))
+    monkeypatch.setattr(lab, "reference", lambda name, mine=None: mine or getattr(
+        answers, name.partition(".")[2]))  # fmt: skip
+    told = "1F1B on 4 ranks, 8 micro-batches cannot run: 1F1B comes to a stop: rank 0 is to do B0"
+    with pytest.raises(ValueError, match=told):
+        lab.run(4, only="stored", one_f_one_b_order=order)
+
+
+def test_the_explorer_knows_the_names_of_the_orders():
+    with pytest.raises(ValueError, match="'f1b' is no order of the course; there are gpipe_order"):
+        play.explore(f1b=answers.one_f_one_b_order)

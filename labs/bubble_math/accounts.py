@@ -66,4 +66,4 @@ def _sends(one: Timed, run: Run) -> Check:
     wanted = job.tries * formulas.pipeline_sends(schedule.ranks, schedule.micro_batches)
     got = run.ledger.count(section=job.name, op="send")
     return equal(f"{agreeing.label(job)}: sends", got, wanted,
-                 "all ranks", "2·m·(p-1) a step")  # fmt: skip
+                 "all ranks", f"2·m·(p-1) a step, {job.tries} steps")  # fmt: skip

@@ -65,6 +65,8 @@ def _judge_micro_batches(function: Callable | Source, seed: int) -> list[Verdict
 def _of_micro_batches(point: tuple[float, int], value: float) -> str:
     share, p = point
     exact = (p - 1) * (1 / share - 1)
+    if value == 0:
+        return "at least one micro-batch is needed"
     return _near(value, [
         (exact, "micro-batches are whole: the next whole number that is enough"),
         (math.floor(exact), "rounded down, the bubble is larger than asked"),
@@ -72,7 +74,6 @@ def _of_micro_batches(point: tuple[float, int], value: float) -> str:
          "of floats there: 4.000000001 is 4"),
         (math.ceil((p - 1) / share - 1e-9), "that is for idle time over ideal time; the total time "
          "has m + p - 1 slots"),
-        (0, "at least one micro-batch is needed"),
     ])  # fmt: skip
 
 
@@ -96,6 +97,9 @@ def _of_time(point: tuple[int, int, float, float], value: float) -> str:
         ((m + p - 1) * f, "backward passes take their time too"),
         (m * (f + b), "that is the time of a rank's work; filling and draining comes on top"),
         ((m + p) * (f + b), "p ranks have p-1 slots to fill, not p"),
+        (m * (f + b) + (p - 1) * f, "the backward passes fill and drain, too"),
+        (m * (f + b) + (p - 1) * b, "the forward passes fill and drain, too"),
+        ((m + p - 1) * f + m * b, "the backward passes fill and drain, too"),
         ((m + 2 * (p - 1)) * (f + b), "a forward and a backward pass together have p-1 slots of "
          "(f + b) to fill and drain"),
     ])  # fmt: skip

@@ -9,7 +9,7 @@ import torch
 
 from labs.gpt import Shape
 from labs.pipeline.jobs import Job
-from labs.pipeline.orders import schedules
+from labs.pipeline.orders import legal, schedules
 from labs.schedules.known import KNOWN, Known
 from labs.schedules.simulate import Times
 
@@ -41,15 +41,15 @@ def jobs(
     if CLOCK in sections:
         asked = [(ranks, m, 1) for m in micro_batches]
         times = Times(forward, 2 * forward)
-        for schedule in schedules(GPIPE, order, asked):
+        for schedule in legal(schedules(GPIPE, order, asked)):
             name = f"{schedule.name} m={schedule.micro_batches}"
             job = Job(name, schedule, times, tries=tries)
             found.append(Timed(CLOCK, job, GPIPE))
     if COMPUTE in sections and ranks >= COMPUTE_RANKS:
-        (schedule,) = schedules(GPIPE, order, [(COMPUTE_RANKS, COMPUTE_MICRO_BATCHES, 1)])
+        (schedule,) = legal(schedules(GPIPE, order, [(COMPUTE_RANKS, COMPUTE_MICRO_BATCHES, 1)]))
         found.append(Timed(COMPUTE, computing(schedule), GPIPE))
     if UNEVEN in sections and ranks > 1:
-        (schedule,) = schedules(GPIPE, order, [(ranks, 8, 1)])
+        (schedule,) = legal(schedules(GPIPE, order, [(ranks, 8, 1)]))
         for name, slow in (("straggler: stage 1", 1), ("heavy head: last stage", ranks - 1)):
             times = uneven(ranks, slow, forward)
             found.append(Timed(UNEVEN, Job(name, schedule, times, tries=tries), GPIPE))

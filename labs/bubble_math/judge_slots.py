@@ -70,7 +70,7 @@ def _tight(found: dict) -> Verdict:
         if lengths != [wanted]:
             got = " and ".join(map(str, lengths))
             hint = (
-                "every row has m + p - 1 slots: give those in which a rank waits as None"
+                "all rows are as long as the whole takes: a slot in which a rank waits is None"
                 if min(lengths) < wanted
                 else "nobody need wait longer than until the rank before is done"
             )

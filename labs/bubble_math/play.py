@@ -13,8 +13,12 @@ def explore(p: int = 4, m: int = 8, **mine: Callable) -> object:
     """A box of widgets: p ranks, m micro-batches to begin with.
 
     mine: orders of your own by the name of the exercise, in place of the course's. Schedules whose
-    order is nowhere are left out.
+    order is nowhere are left out. Raises ValueError for another name.
     """
+    names = [known.order for known in KNOWN.values()]
+    unknown = [name for name in mine if name not in names]
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is no order of the course; there are {', '.join(names)}")
     orders = {}
     for known in KNOWN.values():
         try:

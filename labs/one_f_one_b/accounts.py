@@ -73,7 +73,8 @@ def _counted(one: Planned, run: Run, number: int) -> list[Check]:
         equal(f"{label}: most stored at once, by rank", _listed(peaks(one, run, number)),
               _listed(wanted), "forward passes" if v == 1 else "forward passes of a chunk",
               known.source),
-        equal(f"{label}: messages", got, sends, "all ranks", "2·m·(p·v-1) a step"),
+        equal(f"{label}: messages", got, sends, "all ranks",
+              f"2·m·(p·v-1) a step, {job.tries} steps"),
         equal(f"{label}: bytes of messages", run.ledger.payload_bytes(**where),
               sends * job.message_bytes, "all ranks", "an activation each"),
     ]  # fmt: skip

@@ -81,20 +81,25 @@ def _peaks(result: Result) -> list[_Peak]:
     return found
 
 
-def stored(result: Result) -> Picture:
-    """The peak of each rank under each schedule: forward passes beside their formula, and bytes.
+def stored(result: Result, only: Sequence[str] = ()) -> Picture:
+    """The peak of each rank under each schedule: stages' worth beside their formula, and bytes.
 
-    Raises ValueError where it was not measured.
+    only: names of schedules, as "gpipe" and "one_f_one_b" (none: all). A chunk is a v-th of a
+    stage. Raises ValueError where it was not measured.
     """
     known = [one for one in _peaks(result) if not one.one.job.name.startswith("batch of")]
     most = max(one.one.job.schedule.micro_batches for one in known)
     shown = [one for one in known if one.one.job.schedule.micro_batches == most]
+    shown = [one for one in shown if not only or one.one.name in only]
     ranks = shown[0].one.job.schedule.ranks
     drawn = figure.empty(9.0, 5.4)
     upper, lower = drawn.subplots(2, 1, sharex=True)
-    _bars(upper, [one.counts for one in shown], [one.formula for one in shown], "{:.0f}")
+    v = [one.one.job.schedule.chunks for one in shown]
+    counts = [[n / c for n in one.counts] for one, c in zip(shown, v, strict=True)]
+    marks = [[n / c for n in one.formula] for one, c in zip(shown, v, strict=True)]
+    _bars(upper, counts, marks, "{:g}")
     _bars(lower, [[b / _MB for b in one.bytes] for one in shown], _follows(known, shown), "{:.1f}")
-    upper.set_ylabel("forward passes of a chunk", fontsize=9)
+    upper.set_ylabel("forward passes of a stage", fontsize=9)
     upper.set_title(f"Stored at once, at most: m={most}, {ranks} ranks", fontsize=10)
     lower.set_ylabel("MB", fontsize=9)
     lower.set_xticks(range(len(shown)), [one.one.job.schedule.name for one in shown], fontsize=9)

@@ -7,14 +7,7 @@ import re
 from labs import ranks
 from labs.schedules.instructions import Schedule
 
-_WARM_UP = {
-    "one_f_one_b": "on rank s there are p - s - 1 ranks behind: that many forward passes come "
-    "before the first pair, but no more than m",
-    "interleaved": "on rank s 2(p - s - 1) + (v - 1)p forward passes come before the first pair, "
-    "but no more than m·v",
-    "zero_bubble": "as in 1F1B, p - s - 1 forward passes come before the first pair, but no more "
-    "than m",
-}
+_PAIRED = ("one_f_one_b", "interleaved", "zero_bubble")  # a warm-up, pairs, the rest
 
 
 def of_failure(failed: ranks.RunFailed) -> str:
@@ -36,6 +29,11 @@ def of_rules(name: str, one: Schedule, sentence: str) -> str:
                 "order? p micro-batches through one chunk, then the same through the next; "
                 "backward the chunks come last to first"
             )
+        if _first_in_first_out(one):
+            return (
+                "ranks wait for each other: which rank has the longest way to the last one and "
+                "back, and so needs most forward passes before its first backward pass?"
+            )
         return (
             "ranks wait for each other: do all pass forward and backward in the same order of "
             "micro-batches?"
@@ -43,7 +41,15 @@ def of_rules(name: str, one: Schedule, sentence: str) -> str:
     if "which it needs" in sentence:
         if "W" in sentence.split("which")[0].split("(")[0]:
             return "W of a micro-batch comes after its I"
-        return "a backward pass needs its own forward pass first: which one is the oldest undone?"
+        told = "a backward pass needs its own forward pass first: which one is the oldest undone?"
+        groups = " Forward and backward, p micro-batches go through a chunk at a time"
+        return told + (groups if name == "interleaved" else "")
+    few = name in _PAIRED and one.micro_batches < one.ranks
+    if few and "there are micro-batches" in sentence:
+        return (
+            f"{one.micro_batches} micro-batches, {one.ranks} ranks: a warm-up cannot have more "
+            "passes than there are"
+        )
     if "there are micro-batches" in sentence or "there are chunks" in sentence:
         return "micro-batches and chunks count from 0"
     if "done 0 times" in sentence and name == "zero_bubble":
@@ -55,8 +61,19 @@ def of_rules(name: str, one: Schedule, sentence: str) -> str:
     return ""
 
 
-def of_stored(name: str, one: Schedule, got: int, wanted: int) -> str:
-    """Why more or less is stored than should be."""
+def _first_in_first_out(one: Schedule) -> bool:
+    """Whether each rank passes micro-batches forward, and back, in their own order."""
+    for order in one.orders:
+        for kinds in ("F", "BI"):
+            passes = [at.micro_batch for at in order if at.kind in kinds]
+            if passes != sorted(passes):
+                return False
+    return True
+
+
+def of_stored(name: str, one: Schedule, rank: int, by_rank: list[int], expected: list[int]) -> str:
+    """Why `rank` stores more or less than it should. by_rank: what all store; expected: should."""
+    got, wanted = by_rank[rank], expected[rank]
     whole = one.micro_batches * one.chunks
     if name == "gpipe":
         return "GPipe passes all micro-batches forward before the first backward pass"
@@ -72,17 +89,20 @@ def of_stored(name: str, one: Schedule, got: int, wanted: int) -> str:
             "all micro-batches are forward before the first backward pass: that is GPipe. After "
             "the warm-up one forward pass and one backward pass take turns"
         )
-    if got == wanted + 1:
-        return f"one forward pass too many before the first backward pass: {_WARM_UP[name]}"
-    if got > wanted:
-        return f"too many forward passes before the first backward pass: {_WARM_UP[name]}"
-    return f"too few forward passes before the first backward pass: {_WARM_UP[name]}"
+    if by_rank == expected[::-1]:
+        return "the warm-up is the wrong way round: which rank needs the longest?"
+    if name == "zero_bubble" and got < wanted:
+        return "W comes too early on later ranks: what is left then for the slots of the drain?"
+    many = "one forward pass too many" if got == wanted + 1 else "too many forward passes"
+    if got < wanted:
+        many = "too few forward passes"
+    return f"{many} before the first backward pass, on rank {rank}"
 
 
 def of_time(name: str, more: float) -> str:
     """Why it takes longer (or shorter, which the rules would not let pass)."""
     if name == "zero_bubble":
         return "I comes as early as it can, and W fills the slots in which a rank would wait"
-    if name in _WARM_UP:
-        return f"ranks wait for a gradient that is made too late: {_WARM_UP[name]}"
+    if name in _PAIRED:
+        return "a rank waits for a gradient: could it pass another micro-batch forward first?"
     return "micro-batches go through in order, forward and backward"

@@ -11,6 +11,7 @@ from labs.bubble_math.jobs import computing
 from labs.gpt import Shape
 from labs.pipeline.jobs import TINY, Job
 from labs.pipeline.orders import Asked, schedules
+from labs.pipeline.orders import legal as linted
 from labs.pipeline.partition import layer_counts
 from labs.schedules.instructions import Schedule
 from labs.schedules.known import KNOWN, Known
@@ -56,7 +57,7 @@ class Orders:
         new = [one for one in dict.fromkeys(asked) if (name, one) not in self._made]
         known = KNOWN[name]
         if new:
-            made = schedules(known, self.parts[known.order], new)
+            made = linted(schedules(known, self.parts[known.order], new))
             self._made.update(
                 {(name, one): schedule for one, schedule in zip(new, made, strict=True)}
             )

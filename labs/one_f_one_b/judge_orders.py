@@ -83,7 +83,7 @@ def _stored(name: str, known: Known, made: Sequence[Schedule]) -> Verdict:
             text = (
                 f"{_sizes(one)}: at most stored by rank: {_listed(got)}\nexpected {_listed(wanted)}"
             )
-            hint = hints.of_stored(name, one, got[rank], wanted[rank])
+            hint = hints.of_stored(name, one, rank, got, wanted)
             return Verdict(STORED, FAILED, text, hint, picture=_drawn(one))
     p, m, v = made[0].ranks, made[0].micro_batches, made[0].chunks
     most = _listed([known.stored(p, rank, m, v) for rank in range(p)])

@@ -162,11 +162,12 @@ def on_clock(found: Sequence[Agreement]) -> list[Check]:
             )
         )  # fmt: skip
         if one.known is not None:
-            share = one.known.share(one.job.schedule, one.job.times)
+            share = round(100 * one.known.share(one.job.schedule, one.job.times), 2)
+            got = round(100 * one.best.share, 2)
             checks.append(
                 by_clock(
-                    near(f"{label(one.job)}: bubble share", one.best.share, share, SHARE,
-                         "of the total time", one.known.source)
+                    near(f"{label(one.job)}: bubble share", got, share, 100 * SHARE,
+                         "% of the total time", one.known.source)
                 )
             )  # fmt: skip
     return checks

@@ -13,6 +13,7 @@ from labs.answers import is_own
 from labs.ranks.ship import Source
 from labs.schedules.instructions import Instruction, Order, Schedule, make
 from labs.schedules.known import Known
+from labs.schedules.lint import lint
 
 LIMIT = 20.0
 """Seconds for all that is asked of one order."""
@@ -34,6 +35,16 @@ def schedules(known: Known, order: Order | Source, asked: Sequence[Asked]) -> li
     for one, orders in zip(asked, run.values[0], strict=True):
         found.append(known.make(lambda rank, *_, orders=orders: orders[rank], *one))
     return found
+
+
+def legal(found: Sequence[Schedule]) -> list[Schedule]:
+    """The schedules, none of which breaks a rule. Raises ValueError, in the linter's words."""
+    for one in found:
+        wrong = lint(one)
+        if wrong:
+            sizes = f"{one.ranks} ranks, {one.micro_batches} micro-batches"
+            raise ValueError(f"{one.name} on {sizes} cannot run: {wrong[0]}")
+    return list(found)
 
 
 def _listed(order: Callable, asked: Sequence[Asked], looped: bool) -> list[list[list[tuple]]]:

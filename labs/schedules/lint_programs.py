@@ -85,4 +85,12 @@ def misplaced(schedule: Schedule, programs: Sequence[Program]) -> list[str]:
             if made and place.get(made, len(program)) < n:
                 found.append(f"rank {rank}: {made} is sent before {at}, which makes it")
                 break
+            if made and made in place and _comes_later(program, n, place[made]):
+                found.append(f"rank {rank}: {made} is not sent right after {at}, which makes it")
+                break
     return found
+
+
+def _comes_later(program: Program, n: int, sent: int) -> bool:
+    """Whether something else than messages of the same pass lies between a pass and its send."""
+    return any(at.kind in COMPUTE or at.kind in _NEEDS.values() for at in program[n + 1 : sent])

@@ -41,8 +41,12 @@ MUTANTS = [
         holds=(RULES, *RUN),
     ),
     Wrong(  # fewer micro-batches than ranks
-        "one_f_one_b_order", "warm_up_without_its_end", (RULES,), ("micro-batches 0 to",),
+        "one_f_one_b_order", "warm_up_without_its_end", (RULES,), ("warm-up cannot have more",),
         one_f_one_b("ranks - rank - 1"),
+    ),
+    Wrong(
+        "one_f_one_b_order", "warm_up_wrong_way_round", (RULES,), ("longest way",),
+        one_f_one_b("min(micro_batches, rank)"),
     ),
     Wrong(
         "one_f_one_b_order", "last_stage_backward_too_early", (RULES,), ("own forward pass first",),

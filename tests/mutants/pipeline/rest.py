@@ -77,7 +77,7 @@ MUTANTS = [
     Wrong("step_time", "no_bubble", (VALUES,), ("filling and draining",),
           formula("step_time", "ranks, micro_batches, forward, backward",
                   "micro_batches * (forward + backward)")),
-    Wrong("with_messages", "send_without_receive", (PAIRED,), ("every rank but the first",),
+    Wrong("with_messages", "send_without_receive", (PAIRED,), ("rank in the middle",),
           messages("False", "rank < ranks - 1")),
     Wrong("with_messages", "last_sends_too", (PAIRED,), ("no stage after",),
           messages("rank > 0", "True")),
@@ -85,6 +85,24 @@ MUTANTS = [
           messages("True", "rank < ranks - 1")),
     Wrong("with_messages", "receives_too_late", (PLACED,), ("receive before",),
           messages("rank > 0", "rank < ranks - 1", before=False)),
+    Wrong("with_messages", "sends_after_the_next_receive", (PLACED,), ("not sent right after",),
+          """
+          def with_messages(order, rank, ranks):
+              late = []
+              for at in order:
+                  i, first, last = at.micro_batch, rank == 0, rank == ranks - 1
+                  if at.kind == "F":
+                      if not first: yield receive_forward(i)
+                      yield from late
+                      yield at
+                      late = [] if last else [send_forward(i)]
+                  else:
+                      if not last: yield receive_backward(i)
+                      yield from late
+                      yield at
+                      late = [] if first else [send_backward(i)]
+              yield from late
+          """),
     Wrong("with_messages", "forgets_the_passes", (AS_ORDERED,), ("hand every instruction",),
           """
           def with_messages(order, rank, ranks):
