@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import torch
-
-from labs.gpt import Shape
-from labs.pipeline.jobs import Job
+from labs.pipeline.jobs import Job, computing
 from labs.pipeline.orders import legal, schedules
 from labs.schedules.known import KNOWN, Known
 from labs.schedules.simulate import Times
@@ -16,8 +13,6 @@ from labs.schedules.simulate import Times
 FORMULA, CLOCK, COMPUTE, UNEVEN = "formula", "device clock", "real compute", "uneven"
 SECTIONS = (FORMULA, CLOCK, COMPUTE, UNEVEN)
 GPIPE = KNOWN["gpipe"]
-COMPUTING = Shape(layers=4, d=256, heads=4, length=128)
-"""A model whose stage takes 10 ms or more on one thread of a laptop."""
 COMPUTE_RANKS, COMPUTE_MICRO_BATCHES = 2, 8
 SLOWER = 1.5
 """How much longer the straggler, and the last stage with its head, take than the others."""
@@ -60,9 +55,3 @@ def uneven(ranks: int, slow: int, forward: float) -> Times:
     """One stage takes `SLOWER` times as long as the others."""
     by_stage = [forward * (SLOWER if stage == slow else 1) for stage in range(ranks)]
     return Times(by_stage, [2 * seconds for seconds in by_stage])
-
-
-def computing(schedule: object, tries: int = 5) -> Job:
-    """A job that really computes, long enough for messages to be small beside it."""
-    return Job("real compute", schedule, None, COMPUTING, rows=4, dtype=torch.float32, tries=tries,
-               message_time=True)  # fmt: skip

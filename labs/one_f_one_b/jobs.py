@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from labs.bubble_math.jobs import computing
 from labs.gpt import Shape
-from labs.pipeline.jobs import TINY, Job
+from labs.pipeline.jobs import TINY, Job, computing
 from labs.pipeline.orders import Asked, schedules
 from labs.pipeline.orders import legal as linted
 from labs.pipeline.partition import layer_counts

@@ -15,6 +15,8 @@ from labs.schedules.simulate import Times, simulate
 _REST = 60.0  # seconds for all but what simulated devices take
 MicroBatchLoss = Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]
 TINY = Shape(layers=8, d=16, heads=2, length=8)
+COMPUTING = Shape(layers=4, d=256, heads=4, length=128)
+"""A model whose stage takes 10 ms or more on one thread of a laptop."""
 
 
 @dataclass(frozen=True)
@@ -104,3 +106,9 @@ def one_device(job: Job) -> Whole:
     loss = (token_losses(model(of.tokens), of.targets) * of.valid).sum() / of.count
     loss.backward()
     return Whole(loss.item(), {name: p.grad for name, p in model.named_parameters()})
+
+
+def computing(schedule: Schedule, tries: int = 5) -> Job:
+    """A job that really computes, long enough for messages to be small beside it."""
+    return Job("real compute", schedule, None, COMPUTING, rows=4, dtype=torch.float32, tries=tries,
+               message_time=True)  # fmt: skip
