@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from labs.ranks.doctor import programs as on_paper
 from labs.ranks.doctor.diagnosis import Diagnosis
@@ -150,24 +151,18 @@ def lint_messages(
     if programs is None:
         programs = [schedule.program(rank) for rank in range(schedule.ranks)]
     steps = [
-        [
-            step
-            for n, at in enumerate(program)
-            if (step := _step(schedule, rank, n, at, blocking)) is not None
-        ]
+        [_step(schedule, rank, n, at, blocking) for n, at in enumerate(program)]
         for rank, program in enumerate(programs)
     ]
     return on_paper.lint(steps, "program")
 
 
-def _step(
-    schedule: Schedule, rank: int, n: int, at: Instruction, blocking: bool
-) -> on_paper.Step | None:
+def _step(schedule: Schedule, rank: int, n: int, at: Instruction, blocking: bool) -> on_paper.Step:
     if at.kind in COMPUTE:
-        return None
+        return on_paper.compute(str(at))
     other = schedule.peer(rank, at)
     if other == rank:  # the next chunk is here too: nothing travels
-        return None
+        return on_paper.compute(str(at))
     # One tag for each message, so that a send and its receive are the same one.
     stage = schedule.stage(rank, at.chunk)
     towards = 1 if at.kind in (SEND_FORWARD, RECEIVE_BACKWARD) else -1
@@ -175,5 +170,7 @@ def _step(
     back = at.kind in (SEND_BACKWARD, RECEIVE_BACKWARD)
     tag = (boundary * schedule.micro_batches + at.micro_batch) * 2 + back
     if at.kind in (RECEIVE_FORWARD, RECEIVE_BACKWARD):
-        return on_paper.receive(other, tag)
-    return on_paper.send(other, tag, name="" if blocking else f"send {n}")
+        step = on_paper.receive(other, tag)
+    else:
+        step = on_paper.send(other, tag, name="" if blocking else f"send {n}")
+    return replace(step, text=str(at))

@@ -22,13 +22,17 @@ from labs.ranks.doctor.words import Places
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that a rank does. op: as in journal.OPS, or "wait" for the call named `name`."""
+    """One thing that a rank does.
+
+    op: as in journal.OPS, "wait" for the call named `name`, or "compute": nothing that can wait.
+    """
 
     op: str
     peer: int | None = None  # of a send or receive; the root of a rooted collective
     tag: int = 0
     group: tuple[int, ...] | None = None  # ranks; None: all
     name: str = ""  # of a call that does not wait, to be waited for later
+    text: str = ""  # what the program calls this step
 
 
 def send(to: int, tag: int = 0, name: str = "") -> Step:
@@ -44,6 +48,11 @@ def receive(source: int, tag: int = 0, name: str = "") -> Step:
 def collective(op: str, *group: int, root: int | None = None, name: str = "") -> Step:
     """A collective on the ranks of `group` (none named: all ranks)."""
     return Step(op, root, group=group or None, name=name)
+
+
+def compute(text: str = "") -> Step:
+    """Something that the rank does by itself."""
+    return Step("compute", text=text)
 
 
 def wait(name: str) -> Step:
@@ -94,13 +103,17 @@ class _OnPaper:
         before = (self.at, self.stand.made, self.stand.state)
         while self.at < len(self.steps):
             step = self.steps[self.at]
+            if step.op == "compute":
+                self.at += 1
+                continue
             if not self.stand.waits:
                 call = self.named[step.name] if step.op == "wait" else self._post(step)
                 if step.name and step.op != "wait":
                     self.named[step.name] = call
                     self.at += 1
                     continue
-                self.stand.waits = (Wait(call, self.name, "", self.at + 1),)
+                name = f"{self.name} ({step.text})" if step.text else self.name
+                self.stand.waits = (Wait(call, name, "", self.at + 1),)
             if need(self.stand.rank, self.stand.waits[0], stands).ranks:
                 break
             self.stand.waits = ()
