@@ -19,10 +19,11 @@ from click.testing import CliRunner, Result
 
 from labs import topics
 from labs.cli import main
+from labs.cli.run import verdict
 from labs.exercise import exercises
 from labs.ranks import Run, RunFailed, place
 from labs.result import Result as LabResult
-from labs.result import equal
+from labs.result import by_clock, equal
 from tests.test_cells import notebook
 
 ROOT = Path(__file__).parent.parent
@@ -167,6 +168,7 @@ class TestCheck:
     def test_the_courses_answers(self) -> None:
         told = labs("check", f"{TOPIC}:row_parallel")
         assert told.exit_code == 0 and "row_parallel: passed (3/3)" in told.output
+        assert "checked: the course's own answers" in told.output
         assert "1 of 1 passed" in told.output
 
     @pytest.mark.ranks
@@ -257,6 +259,27 @@ class TestCheck:
     def test_a_seed_that_is_none(self, monkeypatch) -> None:
         monkeypatch.setenv("LABS_SEED", "x")
         refused(labs("check", f"{TOPIC}:row_parallel"), "LABS_SEED must be a whole number")
+
+
+class TestVerdict:
+    """What failed stands once more at the end, below what may be a wall of lines."""
+
+    def result(self, *checks) -> LabResult:
+        return LabResult(TOPIC, {}, list(checks))
+
+    def test_all_right(self) -> None:
+        assert verdict(self.result(equal("calls", 4, 4, "a rank", "f"))) == "1 of 1 checks ok"
+
+    def test_what_failed(self) -> None:
+        good, bad = equal("calls", 4, 4, "a rank", "f"), equal("bytes", 3, 4, "a rank", "f")
+        assert verdict(self.result(good, bad)).splitlines() == ["1 of 2 checks ok", str(bad)]
+
+    def test_only_times(self) -> None:
+        late = by_clock(equal("late", 9, 4, "ms", "f"))
+        told = verdict(self.result(late)).splitlines()
+        assert told[-1].startswith("only times failed: other work on this machine")
+        bad = equal("bytes", 3, 4, "a rank", "f")
+        assert "only times" not in verdict(self.result(late, bad))
 
 
 class TestTour:

@@ -25,14 +25,15 @@ def check(what: str, file: str | None) -> int:
     if colon and name not in known:
         raise BadInput(f"{topic.name} has no exercise {name!r}; {topics.nearest(name, known)}")
     chosen = [known[name]] if colon else list(known.values())
+    for problem in found.problems if found is not None else ():
+        click.echo(f"not read: {problem}")
+    if found is None:
+        click.echo("checked: the course's own answers; give yours with --from FILE")
     cards = []
     for one in chosen:
         card, notes = _card(one, found)
         cards.append(card)
         click.echo("\n".join([repr(card), *(f"  note: {note}" for note in notes)]))
-    if found is not None:
-        for problem in found.problems:
-            click.echo(f"not read: {problem}")
     passed, missing = sum(c.ok for c in cards), sum(not c.attempted for c in cards)
     told = f"{passed} of {len(cards)} passed"
     click.echo(told + (f", {missing} not attempted" if missing else ""))

@@ -38,6 +38,7 @@ def run(name: str, count: int | None, cold: bool, json_file: str | None, trace: 
             click.echo(result.to_json().encode(), nl=False)  # UTF-8, whatever the terminal is
     else:
         click.echo(repr(result))
+        click.echo(verdict(result))
         click.echo(closing(result))
     if json_file not in (None, "-"):
         with _told(json_file):
@@ -46,6 +47,16 @@ def run(name: str, count: int | None, cold: bool, json_file: str | None, trace: 
         with _told(trace):
             result.to_trace(trace)
     return 0 if result.ok else 1
+
+
+def verdict(result: object) -> str:
+    """What failed once more, below what may be a wall of lines, and how many checks held."""
+    failed = [check for check in result.checks if not check.ok]
+    lines = [f"{len(result.checks) - len(failed)} of {len(result.checks)} checks ok"]
+    lines += map(str, failed)
+    if failed and all(check.clock for check in failed):
+        lines.append("only times failed: other work on this machine makes them longer; try again")
+    return "\n".join(lines)
 
 
 def closing(result: object) -> str:
