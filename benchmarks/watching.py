@@ -8,7 +8,7 @@ from labs import ranks
 
 SIZES = [  # what, d, steps of each kind, bound on (with ÷ without); None: only shown
     ("block", 64, 150, None),
-    ("block", 1024, 14, 1.03),
+    ("block", 1024, 40, 1.03),
     ("1F1B", 64, 60, None),
     ("1F1B", 256, 60, 1.12),
 ]

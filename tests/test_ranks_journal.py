@@ -10,6 +10,7 @@ import pytest
 from labs.ranks import journal as writing
 from labs.ranks.doctor.misfits import misfits
 from labs.ranks.doctor.standing import Journals
+from labs.ranks.doctor.watch import EVERY, Watch
 from labs.ranks.journal import CALLS, KEYS, RECV, SEND, Journal
 
 
@@ -146,6 +147,29 @@ def test_what_a_forked_child_calls_is_no_part_of_it(tmp_path, pair, detached, ca
     os.waitpid(child, 0)
     zero, _ = stands(tmp_path)
     assert (zero.made, len(zero.waits)) == (calls, calls - 1)
+
+
+class TestWatch:
+    def test_a_run_that_goes_on_is_not_read_in_full(self, tmp_path, pair, monkeypatch):
+        one, two = pair
+        watch, read = Watch(tmp_path, (0, 1)), []
+        stands = watch.journals.stands
+        monkeypatch.setattr(watch.journals, "stands", lambda: read.append(1) or stands())
+        for number in range(20):  # each look finds both waiting, and further on
+            for each, peer in ((one, 1), (two, 0)):
+                each.wait(each.post("recv", 1, peer=peer))
+            assert watch.look(number * EVERY) is None
+            one.go_on(), two.go_on()
+        assert read == []
+
+    def test_two_that_wait_for_each_other_are_found(self, tmp_path, pair):
+        for each, peer in zip(pair, (1, 0), strict=True):
+            each.wait(each.post("recv", 1, peer=peer))
+        watch = Watch(tmp_path, (0, 1))
+        looks = [watch.look(number * 2 * EVERY) for number in range(6)]
+        found = next(look for look in looks if look)
+        assert looks.index(found) == 4  # seen at the second look, settled after half a second
+        assert set(found[1]) == {0, 1}
 
 
 class TestMisfits:
