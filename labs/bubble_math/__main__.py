@@ -1,29 +1,12 @@
-"""This lab by hand: `torchrun --nproc-per-node 4 -m labs.bubble_math` runs it there.
+"""This lab by hand: `torchrun --nproc-per-node 4 -m labs.bubble_math` runs it on those ranks."""
 
-Started without torchrun it prints that command and ends: a single process would wait for ever for
-ranks that nobody started.
-"""
-
-import os
 import sys
 from pathlib import Path
 
 if __package__ in (None, ""):  # `python labs/bubble_math`: make the course importable
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-
-def main() -> int:
-    from labs.bubble_math import TOPIC, command
-
-    if "RANK" not in os.environ or "MASTER_ADDR" not in os.environ:
-        print("This lab runs on several ranks. Start them with torchrun:")
-        print(f"    {command()}")
-        print(f"or let the course start them:\n    labs run {TOPIC} --ranks 4")
-        return 0
-    from labs.bubble_math.by_hand import run_here
-
-    return run_here()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    from labs.by_hand import main
+
+    sys.exit(main("bubble_math"))
