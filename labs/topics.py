@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import difflib
 import importlib
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import PurePath
 from types import ModuleType
 
 
@@ -20,6 +22,11 @@ class Topic:
     title: str
     notebook: str  # from the root of the course
     ranks: int  # how many its lab starts when nobody asks for another number
+
+    @property
+    def lesson(self) -> str:
+        """The notebook's name: "01_tp_linear_pair"."""
+        return PurePath(self.notebook).stem
 
     @property
     def module(self) -> str:
@@ -65,14 +72,25 @@ TOPICS: dict[str, Topic] = {topic.name: topic for topic in _ALL}
 
 
 def find(name: str) -> Topic:
-    """The topic of that name. Raises ValueError, with the names that are near."""
-    if name in TOPICS:
-        return TOPICS[name]
+    """The topic of that name, or of that notebook: one_f_one_b, 03, 03_one_f_one_b, its file.
+
+    Raises ValueError, with the names that are near.
+    """
+    stem = PurePath(name).stem if name.endswith(".ipynb") else name
+    for topic in TOPICS.values():
+        number = topic.lesson.partition("_")[0]
+        is_number = stem.isdecimal() and stem.lstrip("0") == number.lstrip("0")
+        if is_number or stem in (topic.name, topic.lesson):
+            return topic
+    if stem != name or stem[:1].isdecimal():
+        lessons = [topic.lesson for topic in TOPICS.values()]
+        raise ValueError(f"there is no notebook {name!r}; {nearest(stem, lessons)}")
     raise ValueError(f"there is no topic {name!r}; {nearest(name, TOPICS)}")
 
 
-def nearest(name: str, known: dict[str, object]) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
     """The names that were probably meant, to end a sentence with; all where none is near."""
+    known = list(known)
     close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     close += [k for k in known if k not in close and len(name) > 1 and (name in k or k in name)]
     if close:

@@ -41,7 +41,10 @@ def list_command() -> None:
 def run_command(
     topic: str, ranks: int | None, cold: bool, json_file: str | None, trace: str | None
 ) -> None:
-    """Run a lab and print each measurement beside its formula."""
+    """Run a lab and print each measurement beside its formula.
+
+    TOPIC is its name, or its notebook's number or name: one_f_one_b, 03 or 03_one_f_one_b.
+    """
     from labs.cli.run import run
 
     sys.exit(run(topic, ranks, cold, json_file, trace))
