@@ -3,6 +3,8 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
+notebook=$(.venv/bin/python -m labs.notebooks.opened "${1:-notebooks/00_ranks_and_collectives.ipynb}") || exit
+
 options=()
 if [ "$(uname)" != Darwin ] && [ -z "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ] || [ -n "${SSH_CONNECTION:-}" ]; then
     options+=(--no-browser)
@@ -12,4 +14,4 @@ fi
 # The address that is printed opens the notebook, and the whole clone can be reached from it.
 exec .venv/bin/python -m jupyterlab ${options[@]+"${options[@]}"} \
     --ServerApp.root_dir="$PWD" \
-    --LabApp.default_url="/lab/tree/${1:-notebooks/00_ranks_and_collectives.ipynb}"
+    --LabApp.default_url="/lab/tree/$notebook"
