@@ -7,9 +7,86 @@ blocks may come one at a time, each from a neighbour, while the last one is stil
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
+
+
+def _gather_tokens(x_shard: torch.Tensor, group: dist.ProcessGroup | None) -> torch.Tensor:
+    """All-gather along T: (B, T/t, d) -> (B, T, d).
+
+    Collectives lay the ranks' pieces one behind the other, so T has to stand first.
+    """
+    piece = x_shard.transpose(0, 1).contiguous()  # (T/t, B, d)
+    whole = piece.new_empty(piece.shape[0] * dist.get_world_size(group), *piece.shape[1:])
+    dist.all_gather_single(whole, piece, group=group)
+    return whole.transpose(0, 1).contiguous()
+
+
+def _scatter_sum(y: torch.Tensor, group: dist.ProcessGroup | None) -> torch.Tensor:
+    """Reduce-scatter along T: (B, T, d), a summand a rank -> (B, T/t, d) of the sum."""
+    ranks, length = dist.get_world_size(group), y.shape[1]
+    if length % ranks:
+        below = length - length % ranks
+        near = f"{below} or {below + ranks}" if below else f"{ranks}"
+        raise ValueError(
+            f"A sequence of {length} tokens cannot be shared by {ranks} ranks: {length} % {ranks} "
+            f"= {length % ranks}; {near} would do."
+        )
+    whole = y.transpose(0, 1).contiguous()  # (T, B, d)
+    piece = whole.new_empty(length // ranks, *whole.shape[1:])
+    dist.reduce_scatter_single(piece, whole, group=group)
+    return piece.transpose(0, 1).contiguous()
+
+
+class _Gather(torch.autograd.Function):
+    """f with sequence parallelism. Each rank's gradient of all tokens is a summand: the mirror
+    image sums them and leaves each rank its own tokens."""
+
+    @staticmethod
+    def forward(ctx: Any, x_shard: torch.Tensor, group: dist.ProcessGroup | None) -> torch.Tensor:
+        ctx.group = group
+        return _gather_tokens(x_shard, group)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return _scatter_sum(grad, ctx.group), None
+
+
+class _Scatter(torch.autograd.Function):
+    """g with sequence parallelism. A rank's summand went into every rank's tokens, so it needs the
+    gradients of all tokens."""
+
+    @staticmethod
+    def forward(ctx: Any, y: torch.Tensor, group: dist.ProcessGroup | None) -> torch.Tensor:
+        ctx.group = group
+        return _scatter_sum(y, group)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return _gather_tokens(grad, ctx.group), None
+
+
+def sequence_scatter_gather(
+    x_shard: torch.Tensor,
+    region: Callable[[torch.Tensor], torch.Tensor],
+    group: dist.ProcessGroup | None = None,
+) -> torch.Tensor:
+    """A tensor-parallel region between two sequence-parallel ones: Megatron's f and g with SP.
+
+    x_shard  (B, T/t, d)  this rank's tokens; rank r of the group holds tokens r*T/t to (r+1)*T/t-1
+    region   (B, T, d) -> (B, T, d): from all tokens to this rank's SUMMAND of the result for all
+             tokens. Call it once
+    group    process group; None is the world
+    returns  (B, T/t, d)  the sum over the ranks, for this rank's tokens
+
+    Forward: one all-gather before the region, one reduce-scatter after it, both along T. Backward:
+    the same two, mirrored. Gradients flow to x_shard and to the weights that the region uses.
+    Leave x_shard and incoming gradients unchanged. Raises ValueError, with the numbers, where the
+    region returns tokens that the ranks cannot share equally.
+    """
+    return _Scatter.apply(region(_Gather.apply(x_shard, group)), group)
 
 
 def merge_partials(
