@@ -232,33 +232,31 @@ def ring_backward(
     exact = torch.promote_types(q.dtype, torch.float32)
     dq = torch.zeros_like(q, dtype=exact)
     block = torch.stack([k, v])
-    sums, on_the_way = None, []
+    sums, on_the_way = torch.zeros_like(block, dtype=exact), []  # dK, dV of the block at hand
     for step in range(ranks):
         source = (rank - step) % ranks
         if step + 1 < ranks:
             arriving, works = _pass_on(block, group)
-        share = torch.zeros_like(block, dtype=exact)
-        if k_places[source].min() <= q_places.max():
-            more, share[0], share[1] = attend_backward(
+        visible = k_places[source].min() <= q_places.max()
+        if visible:
+            more = attend_backward(
                 d_out, q, block[0], block[1], out, lse, q_places, k_places[source]
             )
-            dq += more
-        if step == 0:
-            own = share
-        else:
-            for work in on_the_way:  # what the ranks before this one added up for the same block
-                work.wait()
-            share = share if sums is None else share.add_(sums)
-            sums, on_the_way = _pass_on(share, group)
+        for work in on_the_way:  # what the ranks before this one have added up
+            work.wait()
+        if visible:
+            for total, part in zip((dq, *sums), more, strict=True):
+                total += part
+            del more, part  # the next block needs the room
+        if ranks > 1:
+            sums, on_the_way = _pass_on(sums, group)  # after the last step they are at home
         if step + 1 < ranks:
             for work in works:
                 work.wait()
-            block = arriving
+            block, works = arriving, []
     for work in on_the_way:
         work.wait()
-    if sums is not None:
-        own += sums
-    return dq.to(q.dtype), own[0].to(k.dtype), own[1].to(v.dtype)
+    return dq.to(q.dtype), sums[0].to(k.dtype), sums[1].to(v.dtype)
 
 
 def ring_bytes(
