@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from typing import TYPE_CHECKING
 
-from labs import topics
+from labs import topics, undefined
 from labs.answers import Missing, attempted, is_own, own_used, reference, stubs_used
 from labs.ranks.ship import Source
 
@@ -101,10 +101,13 @@ class Card:
 
     @property
     def advice(self) -> list[str]:
-        """Hints that name a fault, each once; else where to find the ladder."""
+        """Hints that name a fault, each once; else where a notebook's reader finds the ladder."""
+        return self._advice(f'hint("{self.exercise.name}")')
+
+    def _advice(self, ask: str) -> list[str]:
         told = [v.hint for v in self.verdicts if v.hint and (v.state == PASSED) == self.ok]
         named = list(dict.fromkeys([*self.notes, *told]))
-        return named or ([] if self.ok else [f'hint("{self.exercise.name}") shows a hint'])
+        return named or ([] if self.ok else [f"{ask} shows a hint"])
 
     @property
     def printed(self) -> list[str]:
@@ -119,11 +122,15 @@ class Card:
         return lines[:most] + more
 
     def __repr__(self) -> str:
+        return self.text(f'hint("{self.exercise.name}")')
+
+    def text(self, ask: str) -> str:
+        """The card in lines. ask: what its reader types to get a hint, in a cell or a terminal."""
         lines = [self.title]
         for verdict in self.verdicts:
             detail = verdict.detail and ": " + verdict.detail.replace("\n", "\n      ")
             lines.append(f"  {_MARK[verdict.state]} {verdict.name}{detail}")
-        lines += [f"  → {text}" for text in self.advice]
+        lines += [f"  → {text}" for text in self._advice(ask)]
         if self.printed:
             lines += ["  printed:", *(f"    {line}" for line in self.printed)]
         if self.seconds:
@@ -190,6 +197,7 @@ def judged(function: Callable | Source) -> Card:
         for other in own_used(function, others)
         if other not in stubs and _last.get(other) is False
     ]
+    notes += undefined.advice(exercise.topic, function, (v.detail for v in card.verdicts))
     return replace(card, notes=tuple(notes))
 
 
@@ -275,6 +283,11 @@ def hint(name: str | Callable) -> None:
     at = _rung.get(exercise.name, 0) % (len(exercise.hints) + 1)
     _rung[exercise.name] = at + 1
     if at < len(exercise.hints):
-        print(f"hint {at + 1} of {len(exercise.hints)}: {exercise.hints[at]}")
+        print(rung(exercise, at + 1))
     else:
         print(f"no more hints: the answer is in solutions/{exercise.topic}.py")
+
+
+def rung(exercise: Exercise, number: int) -> str:
+    """Hint `number` of an exercise, counted from 1, with its place on the ladder."""
+    return f"hint {number} of {len(exercise.hints)}: {exercise.hints[number - 1]}"
