@@ -74,6 +74,11 @@ class Definitions:
             [Cell(self.cells[i].label, _only(self.cells[i], kept[i])) for i in sorted(kept)],
         )
 
+    def functions(self) -> list[str]:
+        """The functions defined at the top of the cells, in their order, each once."""
+        found = [n.name for c in self.cells for n in c.tree.body if isinstance(n, ast.FunctionDef)]
+        return list(dict.fromkeys(found))
+
     def _bindings(self, name: str) -> list[tuple[int, ast.stmt]]:
         """(cell, statement) that binds a name last; of imports all: `import a.b` adds to `a`."""
         found = [

@@ -24,7 +24,6 @@ from labs.exercise import exercises
 from labs.ranks import Run, RunFailed, place
 from labs.result import Result as LabResult
 from labs.result import by_clock, equal
-from tests.test_cells import notebook
 
 ROOT = Path(__file__).parent.parent
 TOPIC = "tp_linear_pair"
@@ -83,7 +82,7 @@ class TestList:
         done = process("-c", code)
         assert done.returncode == 0 and "doctor" in done.stdout, done.stderr
 
-    @pytest.mark.parametrize("command", ["list", "run", "check", "doctor", "tour"])
+    @pytest.mark.parametrize("command", ["list", "run", "check", "hint", "doctor", "tour"])
     def test_every_command_has_help(self, command: str) -> None:
         told = labs(command, "--help")
         assert told.exit_code == 0 and len(told.output.splitlines()) > 4
@@ -161,104 +160,6 @@ def test_a_lab_without_torchrun() -> None:
     done = process("-m", f"labs.{TOPIC}")
     assert done.returncode == 0 and "torchrun --nproc-per-node 4" in done.stdout
     assert time.monotonic() - begun < 30
-
-
-class TestCheck:
-    @pytest.mark.ranks
-    def test_the_courses_answers(self) -> None:
-        told = labs("check", f"{TOPIC}:row_parallel")
-        assert told.exit_code == 0 and "row_parallel: passed (3/3)" in told.output
-        assert "checked: the course's own answers" in told.output
-        assert "1 of 1 passed" in told.output
-
-    @pytest.mark.ranks
-    def test_a_learners_notebook(self, tmp_path) -> None:
-        """Own definitions, from several cells; a broken cell and a stub do not stop the rest."""
-        file = notebook(
-            tmp_path,
-            "import torch\nimport torch.distributed as dist\n%load_ext x",
-            "class G(torch.autograd.Function):\n"
-            "    @staticmethod\n    def forward(ctx, x, group):\n"
-            "        x = x.clone()\n        dist.all_reduce(x, group=group)\n        return x\n\n"
-            "    @staticmethod\n    def backward(ctx, grad):\n        return grad, None",
-            "def reduce_from_ranks(x, group=None):\n    return G.apply(x, group)\n"
-            "check(reduce_from_ranks)",
-            "def column_parallel(x, w_shard, b_shard):\n    ...",
-            "def broken(:",
-            "def row_parallel(x_shard, w_shard, bias):\n"
-            "    return reduce_from_ranks(x_shard @ w_shard + bias)",
-            counts=(1, 2, 3, 4, 5, 6),
-        )
-        told = labs("check", TOPIC, "--from", file)
-        assert told.exit_code == 1
-        assert "reduce_from_ranks: passed (3/3)" in told.output
-        assert "the bias is in the sum 2 times" in told.output
-        assert "column_parallel: not attempted yet" in told.output
-        assert "defines no function cut_fused" in told.output
-        assert "not read: cell [5], line 1: invalid syntax: def broken(:" in told.output
-        assert "1 of 8 passed, 6 not attempted" in told.output
-
-    @pytest.mark.ranks
-    def test_everything_in_a_python_file(self, tmp_path) -> None:
-        """The course's own file, as a learner's: exit 0 when all pass."""
-        told = labs("check", TOPIC, "--from", str(ROOT / "solutions" / f"{TOPIC}.py"))
-        assert told.exit_code == 0, told.output
-        assert f"{len(exercises(TOPIC))} of {len(exercises(TOPIC))} passed" in told.output
-
-    @pytest.mark.ranks
-    def test_the_courses_notebook(self) -> None:
-        """All answers are read from the notebook itself, where calls stand between them."""
-        told = labs("check", TOPIC, "--from", str(ROOT / "solutions" / f"01_{TOPIC}.ipynb"))
-        assert told.exit_code == 0, told.output
-        assert f"{len(exercises(TOPIC))} of {len(exercises(TOPIC))} passed" in told.output
-
-    def test_the_notebook_as_it_is_handed_out(self, monkeypatch) -> None:
-        monkeypatch.setattr("labs.ranks.launch", lambda *a, **k: pytest.fail("launched"))
-        told = labs("check", TOPIC, "--from", str(ROOT / "notebooks" / f"01_{TOPIC}.ipynb"))
-        assert told.exit_code == 1
-        assert (
-            f"0 of {len(exercises(TOPIC))} passed, {len(exercises(TOPIC))} not attempted"
-            in told.output
-        )
-
-    def test_an_untouched_release_starts_nothing(self, tmp_path, monkeypatch) -> None:
-        """G22: every exercise "not attempted", at once, exit 1."""
-        monkeypatch.setattr("labs.ranks.launch", lambda *a, **k: pytest.fail("launched"))
-        stubs = [f"def {name}(*args):\n    raise NotImplementedError" for name in exercises(TOPIC)]
-        begun = time.monotonic()
-        told = labs("check", TOPIC, "--from", notebook(tmp_path, *stubs))
-        assert told.exit_code == 1 and told.output.count("not attempted yet") == len(stubs)
-        assert time.monotonic() - begun < 30
-
-    def test_nothing_of_the_file_is_executed_here(self, tmp_path) -> None:
-        mark = tmp_path / "mark"
-        file = tmp_path / "answers.py"
-        file.write_text(f"open({str(mark)!r}, 'w')\ndef row_parallel(x, w, b):\n    pass\n")
-        assert labs("check", f"{TOPIC}:row_parallel", "--from", str(file)).exit_code == 1
-        assert not mark.exists()
-
-    @pytest.mark.parametrize(
-        ("arguments", "words"),
-        [
-            (["tp_linear"], ["did you mean tp_linear_pair?"]),
-            (["row_parallel"], ["labs check tp_linear_pair:row_parallel"]),
-            ([f"{TOPIC}:row_paralel"], ["no exercise 'row_paralel'", "row_parallel"]),
-            ([f"{TOPIC}:"], ["no exercise ''"]),
-            ([TOPIC, "--from", "none.ipynb"], ["there is no file none.ipynb"]),
-            ([TOPIC, "--from", "pyproject.toml"], ["neither a notebook"]),
-        ],
-    )
-    def test_bad_input(self, arguments: list[str], words: list[str]) -> None:
-        refused(labs("check", *arguments), *words)
-
-    def test_a_release_without_answers(self, monkeypatch) -> None:
-        monkeypatch.setitem(sys.modules, "solutions", None)
-        monkeypatch.setitem(sys.modules, "solutions.tp_linear_pair", None)
-        refused(labs("check", TOPIC), "this copy of the course has no answers", "--from FILE")
-
-    def test_a_seed_that_is_none(self, monkeypatch) -> None:
-        monkeypatch.setenv("LABS_SEED", "x")
-        refused(labs("check", f"{TOPIC}:row_parallel"), "LABS_SEED must be a whole number")
 
 
 class TestVerdict:

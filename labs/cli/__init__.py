@@ -1,4 +1,4 @@
-"""The command line `labs`: list, run, check, doctor, tour.
+"""The command line `labs`: list, run, check, hint, doctor, tour.
 
     labs run tp_linear_pair --ranks 4        real ranks, measured beside formula
     labs check tp_linear_pair --from mine.ipynb
@@ -63,6 +63,16 @@ def check_command(what: str, file: str | None) -> None:
     from labs.cli.check import check
 
     sys.exit(check(what, file))
+
+
+@main.command("hint")
+@click.argument("what", metavar="EXERCISE")
+@click.argument("number", type=int, default=1)
+def hint_command(what: str, number: int) -> None:
+    """A hint for an exercise: the first, or that NUMBER."""
+    from labs.cli.hint import hint
+
+    sys.exit(hint(what, number))
 
 
 @main.command("doctor")

@@ -6,6 +6,8 @@ processes of their own, with a limit.
 
 from __future__ import annotations
 
+import difflib
+
 import click
 
 from labs import cells, exercise, ranks, topics
@@ -16,6 +18,8 @@ from labs.cli.refuse import BadInput, bad_input
 def check(what: str, file: str | None) -> int:
     """Print a card for each exercise. Returns 0 when all of them passed, else 1."""
     topic_name, colon, name = what.partition(":")
+    if file is None and topic_name.endswith(".ipynb"):
+        file = topic_name  # who names a notebook means what stands in it
     with bad_input():
         topic = _topic(topic_name)
         found = cells.read(file) if file is not None else None
@@ -33,7 +37,8 @@ def check(what: str, file: str | None) -> int:
     for one in chosen:
         card, notes = _card(one, found)
         cards.append(card)
-        click.echo("\n".join([repr(card), *(f"  note: {note}" for note in notes)]))
+        told = card.text(f"labs hint {one.name}")
+        click.echo("\n".join([told, *(f"  note: {note}" for note in notes)]))
     passed, missing = sum(c.ok for c in cards), sum(not c.attempted for c in cards)
     told = f"{passed} of {len(cards)} passed"
     click.echo(told + (f", {missing} not attempted" if missing else ""))
@@ -52,14 +57,37 @@ def _card(
     before = len(found.notes)
     answer = found.source(one.name)
     if answer is None:
-        return exercise.not_attempted(one), [f"{found.file} defines no function {one.name}"]
+        return exercise.not_attempted(one), [_lacks(found, one.name)]
     return exercise.judged(answer), found.notes[before:]
 
 
+def _lacks(found: cells.Definitions, name: str) -> str:
+    """That the file defines no such function, and the one that is perhaps meant to be it."""
+    told = f"{found.file} defines no function {name}"
+    known, defined = exercise.exercises(), found.functions()
+    missing = [other for other in known if other not in defined]
+    for near in difflib.get_close_matches(name, [f for f in defined if f not in known]):
+        if difflib.get_close_matches(near, missing, n=1) == [name]:
+            return f"{told}; it defines {near}; did you mean {name}?"
+    return told
+
+
 def _topic(name: str) -> topics.Topic:
-    """The topic of that name. Raises ValueError; for an exercise's name, with how to ask for it."""
+    """The topic of that name.
+
+    Raises ValueError; for the name of an exercise or of a file, with how to ask for it.
+    """
     if name not in topics.TOPICS:
         for topic in topics.TOPICS.values():
             if name in topic.exercises():
                 raise ValueError(f"{name} is an exercise: labs check {topic.name}:{name}")
-    return topics.find(name)
+    try:
+        return topics.find(name)
+    except ValueError:
+        if name.endswith((".ipynb", ".py")):
+            raise ValueError(
+                f"{name} is a file, and does not say of which topic: labs check TOPIC --from "
+                f"{name}, where TOPIC is {', '.join(list(topics.TOPICS)[:-1])} or "
+                f"{list(topics.TOPICS)[-1]}"
+            ) from None
+        raise

@@ -1,0 +1,23 @@
+"""`labs hint`: one rung of an exercise's hint ladder. Nothing is remembered between two calls."""
+
+from __future__ import annotations
+
+import click
+
+from labs import exercise
+from labs.cli.refuse import BadInput, bad_input
+
+
+def hint(what: str, number: int) -> int:
+    """Print hint `number`, counted from 1, and how to get the next. Raises BadInput."""
+    with bad_input():
+        found = exercise.find(what.rpartition(":")[2])  # as `labs check` names it: topic:exercise
+    last = len(found.hints)
+    if not 1 <= number <= last:
+        raise BadInput(f"{found.name} has hints 1 to {last}; hint {number} was asked for")
+    click.echo(exercise.rung(found, number))
+    if number < last:
+        click.echo(f"the next: labs hint {found.name} {number + 1}")
+    else:
+        click.echo(f"that was the last: the answer is in solutions/{found.topic}.py")
+    return 0
