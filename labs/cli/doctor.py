@@ -68,6 +68,11 @@ def _safely(look: Callable[[], Finding]) -> Finding:
     return Finding(found.name, output.clean(found.told), found.ok, found.needed, found.numbers)
 
 
+def _counted(number: float, noun: str) -> str:
+    """1 rank, 2 ranks, 1.5 cores."""
+    return f"{number:g} {noun}" + ("" if number == 1 else "s")
+
+
 def _python() -> Finding:
     version = platform.python_version()
     told = f"{version} on {platform.system()} {platform.machine()}"
@@ -96,7 +101,7 @@ def _cores() -> Finding:
     mine, all_there, share = devices.cores(), os.cpu_count() or 1, devices.cpu_share()
     told = f"{mine} of {all_there} may be used" if mine != all_there else f"{mine}"
     if share is not None and share <= mine:
-        told += f"; the container gives the time of {share:g}"
+        told += f"; the container gives the time of {_counted(share, 'core')}"
     return Finding("cores", told, numbers={"usable": mine, "machine": all_there, "quota": share})
 
 
@@ -111,8 +116,8 @@ def _largest_lab() -> Finding:
     need = largest.ranks * devices.RANK_BYTES
     fits, why = devices.most_ranks()
     told = (
-        f"{largest.name}: {largest.ranks} ranks, at most {need / _GIB:.1f} GiB; "
-        f"{fits} ranks fit here ({why})"
+        f"{largest.name}: {_counted(largest.ranks, 'rank')}, at most {need / _GIB:.1f} GiB; "
+        f"{_counted(fits, 'rank')} {'fits' if fits == 1 else 'fit'} here ({why})"
     )
     numbers = {"ranks": largest.ranks, "bytes": need, "ranks_that_fit": fits}
     return Finding("largest lab", told, fits >= largest.ranks, True, numbers)
@@ -132,12 +137,14 @@ def _warm_process() -> Finding:
     size = processes.memory_bytes(own.process.pid)
     others = [pid for pid in supervised.all_of_this_user() if pid != own.process.pid]
     whole = sum(map(processes.memory_bytes, others))
-    after = f"{idle / 60:g} minutes" if idle >= 60 else f"{idle:g} s"
+    after = _counted(idle / 60, "minute") if idle >= 60 else f"{idle:g} s"
     told = (
         f"{size / 1e6:.0f} MB while it waits; it ends with its notebook, and by itself after "
         f"{after} without work (LABS_IDLE); "
     )
-    told += f"{len(others)} of yours run now" + (f", {whole / 1e6:.0f} MB" if others else "")
+    run = "run" if len(others) > 1 else "runs"
+    told += f"{len(others) or 'none'} of yours {run} now"
+    told += f", {whole / 1e6:.0f} MB" if others else ""
     numbers = {
         "bytes": size, "idle_seconds": idle, "running": len(others), "running_bytes": whole
     }  # fmt: skip
@@ -151,10 +158,9 @@ def _queue() -> Finding:
         return Finding("queue", told, numbers={"name": None, "capacity": capacity})
     there = queue.tickets(name)
     at_work = sum(one.began > 0 for one in there)
-    plural = "rank" if capacity == 1 else "ranks"
     told = (
-        f"{capacity} {plural} at once, or one larger run; first come, first served, for all people "
-        f"on this machine; at work now: {at_work}, waiting: {len(there) - at_work}"
+        f"{_counted(capacity, 'rank')} at once, or one larger run; first come, first served, for "
+        f"all people on this machine; at work now: {at_work}, waiting: {len(there) - at_work}"
     )
     numbers = {
         "name": name, "capacity": capacity, "at_work": at_work, "waiting": len(there) - at_work

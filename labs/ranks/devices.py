@@ -124,6 +124,8 @@ def most_ranks() -> tuple[int, str]:
     by_memory = whole_bytes() // RANK_BYTES
     if by_memory < by_cores:
         return max(1, by_memory), _of_memory(whole_bytes(), "there")
+    if cores() == 1:
+        return by_cores, f"1 core, at most {RANKS_PER_CORE} ranks on it"
     return by_cores, f"{cores()} cores, at most {RANKS_PER_CORE} ranks on each"
 
 
