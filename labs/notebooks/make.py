@@ -1,7 +1,6 @@
 """From what is written to what is committed: the two notebooks of a lesson, made or checked."""
 
 import copy
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
+from labs.notebooks.difference import difference
 from labs.notebooks.execute import CELL_SECONDS, execute
 from labs.notebooks.fill import fill, read_answers
 from labs.notebooks.normalise import as_text, keep_stored, normalise
@@ -31,18 +31,10 @@ class Made:
         return self.text != self.stored
 
     def difference(self, root: Path, lines: int = 60) -> str:
-        """A unified diff from the stored notebook to the made one, long lines and length cut."""
+        """A unified diff from the stored notebook to the made one, length and long lines cut."""
         name = self.path.relative_to(root).as_posix()
-        rows = difflib.unified_diff(
-            (self.stored or "").splitlines(),
-            self.text.splitlines(),
-            f"{name} (committed)",
-            f"{name} (made now)",
-            lineterm="",
-        )
-        shown = [row if len(row) <= 160 else f"{row[:157]}..." for row in rows]
-        left = len(shown) - lines
-        return "\n".join(shown[:lines] + ([f"... {left} more lines"] if left > 0 else []))
+        names = (f"{name} (committed)", f"{name} (made now)")
+        return difference(self.stored or "", self.text, names, lines)
 
 
 def lesson_names(root: Path) -> list[str]:
