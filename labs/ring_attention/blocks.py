@@ -26,7 +26,7 @@ def _scores(
     """Scaled scores, -inf where the query does not see the key: (B, h_kv, h/h_kv, n_q, n_k)."""
     exact = torch.promote_types(q.dtype, torch.float32)
     grouped = _by_kv_head(q, k.shape[1])
-    scores = (grouped @ k.unsqueeze(2).mT).to(exact).mul_(q.shape[-1] ** -0.5)
+    scores = (grouped.to(exact) @ k.to(exact).unsqueeze(2).mT).mul_(q.shape[-1] ** -0.5)
     if q_places[0] < k_places[-1]:
         scores.masked_fill_(k_places > q_places.unsqueeze(-1), -torch.inf)
     return scores
@@ -45,8 +45,8 @@ def attend(
     lse = scores.logsumexp(dim=-1, keepdim=True)
     shift = lse.masked_fill(lse == -torch.inf, 0.0)  # -inf - -inf is not a number
     share = scores.sub_(shift).exp_()
-    out = share.to(v.dtype) @ v.unsqueeze(2)
-    return out.to(lse.dtype).flatten(1, 2), lse.squeeze(-1).flatten(1, 2)
+    out = share @ v.to(lse.dtype).unsqueeze(2)
+    return out.flatten(1, 2), lse.squeeze(-1).flatten(1, 2)
 
 
 def attend_backward(
@@ -64,13 +64,14 @@ def attend_backward(
     exact = share.dtype
     nowhere = (lse == -torch.inf).unsqueeze(-1)
     share.sub_(_by_kv_head(lse.unsqueeze(-1).masked_fill(nowhere, torch.inf), kv_heads)).exp_()
-    grad, grouped = _by_kv_head(d_out, kv_heads), _by_kv_head(q, kv_heads)
-    dv = (share.to(v.dtype).mT @ grad).to(exact).sum(2)
-    mean = (d_out.to(exact) * out.to(exact)).sum(-1, keepdim=True)  # (B, h, n_q, 1)
-    d_scores = (grad @ v.unsqueeze(2).mT).to(exact).sub_(_by_kv_head(mean, kv_heads))
-    d_scores = d_scores.mul_(share).mul_(q.shape[-1] ** -0.5).to(q.dtype)
-    dq = (d_scores @ k.unsqueeze(2)).to(exact).flatten(1, 2)
-    dk = (d_scores.mT @ grouped).to(exact).sum(2)
+    grad, q, k, v, out = (x.to(exact) for x in (d_out, q, k, v, out))
+    mean = _by_kv_head((grad * out).sum(-1, keepdim=True), kv_heads)
+    grad = _by_kv_head(grad, kv_heads)
+    dv = (share.mT @ grad).sum(2)
+    d_scores = (grad @ v.unsqueeze(2).mT).sub_(mean)
+    d_scores = d_scores.mul_(share).mul_(q.shape[-1] ** -0.5)
+    dq = (d_scores @ k.unsqueeze(2)).flatten(1, 2)
+    dk = (d_scores.mT @ _by_kv_head(q, kv_heads)).sum(2)
     return dq, dk, dv
 
 
