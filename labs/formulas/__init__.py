@@ -12,6 +12,12 @@ Three kinds of bytes are kept apart everywhere:
 
 from __future__ import annotations
 
+from labs.formulas.attention_memory import (
+    full_attention_peak,
+    longest_full,
+    longest_ring,
+    ring_peak,
+)
 from labs.formulas.collectives import (
     Messages,
     collective_messages,
@@ -25,6 +31,11 @@ from labs.formulas.collectives import (
     ring_reduce_scatter_bytes,
     send_bytes,
     tree_all_reduce_seconds,
+)
+from labs.formulas.context import (
+    kv_block_bytes,
+    ring_backward_bytes,
+    ring_forward_bytes,
 )
 from labs.formulas.links import (
     INFINIBAND_FAST,
@@ -106,10 +117,12 @@ __all__ = [
     "collective_messages",
     "collective_seconds",
     "embedding_bytes",
+    "full_attention_peak",
     "gathered_logits_payload",
     "gathered_mlp_payload",
     "gloo_reduce_scatter_bytes",
     "head_bytes",
+    "kv_block_bytes",
     "kv_copies_count",
     "kv_copy_gradient_payload",
     "layer_norm_parameters",
@@ -117,6 +130,8 @@ __all__ = [
     "link_ratio",
     "link_ratio_mixed",
     "logits_shard_bytes",
+    "longest_full",
+    "longest_ring",
     "message_seconds",
     "micro_batches_for",
     "mlp_parameters",
@@ -128,8 +143,11 @@ __all__ = [
     "ring_all_gather_bytes",
     "ring_all_reduce_bytes",
     "ring_all_reduce_seconds",
+    "ring_backward_bytes",
     "ring_broadcast_bytes",
+    "ring_forward_bytes",
     "ring_pays_from",
+    "ring_peak",
     "ring_reduce_scatter_bytes",
     "seconds_over_link",
     "send_bytes",
