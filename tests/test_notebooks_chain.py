@@ -2,8 +2,10 @@
 
 import ast
 import base64
+import contextlib
 
 import nbformat
+import psutil
 import pytest
 
 from labs.notebooks.execute import execute
@@ -141,6 +143,15 @@ def test_failing_dying_and_not_raising_cells_are_named(tmp_path):
         notebook = lesson(code(source, *tags))
         with pytest.raises(NotebookProblem, match=message):
             execute(notebook, tmp_path / "01_tiny.ipynb", cell_seconds=20)
+
+
+@pytest.mark.parametrize("source", ["x = 1", "1 / 0", "import os; os._exit(3)"])
+def test_no_kernel_and_no_file_of_one_is_left(private_tmp, source):
+    before = set(psutil.Process().children(recursive=True))
+    with contextlib.suppress(NotebookProblem):
+        execute(lesson(code(source)), private_tmp / "01_tiny.ipynb", cell_seconds=20)
+    assert list(private_tmp.iterdir()) == []
+    assert set(psutil.Process().children(recursive=True)) <= before
 
 
 def test_fill_brings_helpers_and_missing_imports_only():

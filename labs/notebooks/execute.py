@@ -52,7 +52,11 @@ def execute(
     )
     client.reset_execution_trackers()
     nbformat.validate(notebook)
-    with reproducible_environment() as environment, client.setup_kernel(env=environment):
+    # cleanup_kc: a kernel whose manager was given would live on, and so would its connection file
+    with (
+        reproducible_environment() as environment,
+        client.setup_kernel(env=environment, cleanup_kc=True),
+    ):
         for index, cell in enumerate(notebook.cells):
             if cell.cell_type != "code":
                 continue
