@@ -33,9 +33,15 @@ from labs.formulas.collectives import (
     tree_all_reduce_seconds,
 )
 from labs.formulas.context import (
+    causal_pairs,
     kv_block_bytes,
     ring_backward_bytes,
     ring_forward_bytes,
+    ring_moves_less,
+    ring_seconds,
+    ulysses_bytes,
+    zigzag_pairs,
+    zigzag_speedup,
 )
 from labs.formulas.links import (
     INFINIBAND_FAST,
@@ -114,6 +120,7 @@ __all__ = [
     "block_parameters_on_rank",
     "bubble_over_ideal",
     "bubble_share",
+    "causal_pairs",
     "collective_messages",
     "collective_seconds",
     "embedding_bytes",
@@ -146,9 +153,11 @@ __all__ = [
     "ring_backward_bytes",
     "ring_broadcast_bytes",
     "ring_forward_bytes",
+    "ring_moves_less",
     "ring_pays_from",
     "ring_peak",
     "ring_reduce_scatter_bytes",
+    "ring_seconds",
     "seconds_over_link",
     "send_bytes",
     "sp_collectives",
@@ -166,8 +175,11 @@ __all__ = [
     "tp_layer_payload",
     "tp_layer_seconds",
     "tree_all_reduce_seconds",
+    "ulysses_bytes",
     "vocab_loss_bytes",
     "vocab_loss_payload",
     "vocab_parameters",
     "zero_bubble_idle",
+    "zigzag_pairs",
+    "zigzag_speedup",
 ]
