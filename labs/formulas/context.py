@@ -59,9 +59,9 @@ def ring_moves_less(heads: int, kv_heads: int, ranks: int) -> bool:
     """Whether a ring's forward pass sends less than an all-to-all's: h/h_kv + 1 > c.
 
     c·2·h_kv against 2h + 2h_kv. The ring sends keys and values only, but to every rank; the
-    all-to-all sends everything, once.
+    all-to-all sends everything, once. On one rank neither sends anything.
     """
-    return heads + kv_heads > ranks * kv_heads
+    return ranks > 1 and heads + kv_heads > ranks * kv_heads
 
 
 # Who works how much on causal attention, and how long a ring takes.
