@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from numbers import Real
+from numbers import Integral, Real
 
 from labs import ranks
 from labs.exercise import FAILED, NOT_REACHED, PASSED, Verdict
 from labs.ranks.ship import Source
+from labs.staying import must_return
 
 FORMULA = "values"  # the one property of a formula
 _LIMIT = 30.0  # seconds
@@ -48,15 +49,19 @@ def broke(
     return not_reached(properties, first)
 
 
-def formula_on_rank(function: Callable, points: list[tuple]) -> list[float]:
-    """On a rank: the formula at each point. Raises TypeError for what is not a real number."""
+def formula_on_rank(function: Callable, points: list[tuple]) -> list[tuple[float, str]]:
+    """On a rank: the formula at each point, and the type of a value that is no whole number's.
+
+    Raises TypeError for what is not a real number.
+    """
     got = []
     for point in points:
         ranks.keep(_GOT, got)  # if it raises at this point, or never ends
-        value = function(*point)
+        with must_return():
+            value = function(*point)
         if isinstance(value, bool) or not isinstance(value, Real):
             raise TypeError(f"the function returned {value!r}, not a number")
-        got.append(float(value))
+        got.append((float(value), "" if isinstance(value, Integral) else type(value).__name__))
     return got
 
 
@@ -69,11 +74,13 @@ def judge_formula(
     *,
     hint: Callable[[tuple, float], str] = lambda point, value: "",
     smallest: float = 1.0,
+    whole: bool = False,
 ) -> list[Verdict]:
     """A formula runs on one rank: a process of its own, with a limit and the learner's own line.
 
     inputs(*point): the numbers of a point in words; unit: that of the value; hint(point, got): what
     a wrong value probably forgot. Equal means within 1e-9 of the value, or of `smallest`.
+    whole: the value counts something, so its type must be that of whole numbers, too.
     """
     try:
         run = ranks.launch(formula_on_rank, 1, args=(function, points), limit=_LIMIT, status=False)
@@ -84,10 +91,14 @@ def judge_formula(
         got, output, end = got or [], failed.run.output, broke((FORMULA,), failed, where=where)
     except ValueError as refused:  # it cannot be sent to a rank
         return [Verdict(FORMULA, FAILED, str(refused))]
-    for point, value in zip(points, got, strict=False):  # a wrong value goes before what broke
+    for point, (value, kind) in zip(points, got, strict=False):  # wrong goes before what broke
         want = formula(*point)
         if not abs(value - want) <= 1e-9 * max(abs(want), smallest):
             numbers = f"got {value:,.9g}, expected {want:,.9g}"
             words = f"{inputs(*point)}: {numbers}{' ' + unit if unit else ''}"
             return [Verdict(FORMULA, FAILED, words, hint(point, value), output)]
+        if whole and kind:
+            words = f"{inputs(*point)}: got {value:,.9g} as {kind}, expected {want} as int"
+            advice = f"{unit} are counted: a whole number, as int(...) and math.ceil(...) give it"
+            return [Verdict(FORMULA, FAILED, words, advice, output)]
     return end

@@ -13,12 +13,15 @@ from labs.judging import FORMULA, judge_formula
 from labs.ranks.ship import Source
 
 TOPIC = "bubble_math"
-_LESSON = ((4, 4), (4, 32), (4, 64), (8, 32), (1, 5), (16, 3))
+_LESSON = ((4, 4), (4, 32), (4, 64), (8, 32), (1, 5), (16, 3), (2, 7), (3, 1))
 
 
 def _sizes(seed: int) -> list[tuple[int, int]]:
+    """(p, m): the lesson's, and drawn ones, of them one with m < p and one with m = 1."""
     draw = random.Random(seed)
-    return [*_LESSON, *((draw.randrange(2, 65), draw.randrange(1, 513)) for _ in range(4))]
+    drawn = [(draw.randrange(2, 65), draw.randrange(1, 1025)) for _ in range(4)]
+    p = draw.randrange(5, 65)
+    return [*_LESSON, *drawn, (p, draw.randrange(2, p)), (draw.randrange(4, 65), 1)]
 
 
 def _told(p: int, m: int) -> str:
@@ -51,15 +54,17 @@ def _near(value: float, slips: list[tuple[float, str]]) -> str:
 
 def _judge_micro_batches(function: Callable | Source, seed: int) -> list[Verdict]:
     draw = random.Random(seed)
-    asked = [(0.1, 4), (0.05, 8), (3 / 7, 4), (0.5, 2), (0.9, 2), (0.1, 1)]
+    asked = [(0.1, 4), (0.05, 8), (3 / 7, 4), (0.5, 2), (0.9, 2), (0.1, 1), (0.2, 3)]
+    asked.append((6 / 11, 7))  # 6·(11/6 - 1) is 5, and a little more in floats
     asked += [(round(draw.uniform(0.02, 0.6), 3), draw.randrange(2, 33)) for _ in range(4)]
 
     def told(share: float, p: int) -> str:
         return f"a bubble of at most {share:.4g} on {p} {'rank' if p == 1 else 'ranks'}"
 
     return judge_formula(
-        function, asked, formulas.micro_batches_for, told, "micro-batches", hint=_of_micro_batches
-    )
+        function, asked, formulas.micro_batches_for, told, "micro-batches",
+        hint=_of_micro_batches, whole=True,
+    )  # fmt: skip
 
 
 def _of_micro_batches(point: tuple[float, int], value: float) -> str:
@@ -82,7 +87,7 @@ def _judge_time(function: Callable | Source, seed: int) -> list[Verdict]:
     asked = [(8, 32, 1.0, 1.0), (4, 8, 10.0, 20.0), (1, 5, 3.0, 6.0)]
     asked += [
         (p, m, round(draw.uniform(1, 20), 2), round(draw.uniform(1, 40), 2))
-        for p, m in _sizes(seed)[-4:]
+        for p, m in _sizes(seed)[-6:]
     ]
 
     def told(p: int, m: int, f: float, b: float) -> str:

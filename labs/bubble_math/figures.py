@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
@@ -153,7 +154,7 @@ def _rows(grid: object) -> list[list[int | None]]:
         if not isinstance(row, Sequence) or isinstance(row, str):
             raise ValueError(f"{what}; rank {rank} has {row!r}")
         for slot, i in enumerate(row):
-            if i is not None and (isinstance(i, bool) or not isinstance(i, int)):
+            if i is not None and (isinstance(i, bool) or not isinstance(i, Integral)):
                 raise ValueError(f"{what}; rank {rank}, slot {slot} has {i!r}")
     if not any(map(len, grid)):
         raise ValueError(f"{what}; this one has no slot")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 from labs import formulas, ranks
@@ -11,6 +12,7 @@ from labs.judging import broke, not_reached
 from labs.pipeline.jobs import Job, plain_loss
 from labs.pipeline.on_rank import on_rank
 from labs.ranks.ship import Source
+from labs.staying import must_return
 
 ONCE, ORDER, TIGHT, RUN = "each micro-batch once", "order", "no slot too many", "run on ranks"
 PROPERTIES = (ONCE, ORDER, TIGHT, RUN)
@@ -19,18 +21,27 @@ _ON_RANKS = (3, 5)
 _LIMIT = 20.0
 
 
-def grids(function: Callable, cases: list[tuple[int, int]]) -> list[object]:
-    """On a rank: what the function gives for each case."""
-    found = []
+def sizes(seed: int) -> list[tuple[int, int]]:
+    """(ranks, micro-batches): fixed ones, and some that nobody can have written an answer for."""
+    draw = random.Random(seed)
+    p = draw.randrange(6, 9)
+    return [*CASES, *((p, m) for m in range(1, p)), (draw.randrange(9, 12), draw.randrange(12, 25))]
+
+
+def grids(function: Callable, cases: list[tuple[int, int]]) -> list[slots.Grid | str]:
+    """On a rank: what the function gives for each case; a sentence for what is no grid."""
+    found: list[slots.Grid | str] = []
     for case in cases:
         ranks.keep("done", len(found))
-        found.append(function(*case))
+        with must_return():
+            grid = function(*case)
+        found.append(slots.odd(grid, case[0]) or slots.plain(grid))
     return found
 
 
 def judge(function: Callable | Source, seed: int) -> list[Verdict]:
     """The learner's function runs in a process of its own."""
-    cases = list(CASES)
+    cases = sizes(seed)
     try:
         run = ranks.launch(grids, 1, args=(function, cases), limit=_LIMIT, status=False)
     except ranks.RunFailed as failed:
@@ -40,7 +51,7 @@ def judge(function: Callable | Source, seed: int) -> list[Verdict]:
         return not_reached(PROPERTIES, Verdict(ONCE, FAILED, str(refused)))
     found = dict(zip(cases, run.values[0], strict=True))
     for (p, m), grid in found.items():
-        wrong = slots.odd(grid, p) or slots.missing(grid, m)
+        wrong = grid if isinstance(grid, str) else slots.odd(grid, p) or slots.missing(grid, m)
         if wrong:
             hint = "every rank works on every micro-batch, each in one slot of its row"
             first = Verdict(ONCE, FAILED, f"{_told(p, m)}: {wrong}", hint, run.output)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 
 from labs.schedules.instructions import Instruction, Schedule, forward, make
 
 Grid = Sequence[Sequence[int | None]]
+_LONGEST = 10_000
+"""Slots of a row that is still read."""
 
 
 def schedule(grid: Grid, micro_batches: int) -> Schedule:
@@ -18,6 +21,11 @@ def schedule(grid: Grid, micro_batches: int) -> Schedule:
     return make("your slots", order, len(grid), micro_batches)
 
 
+def plain(grid: Grid) -> list[list[int | None]]:
+    """The same in lists, and its whole numbers of Python's own type (NumPy has others)."""
+    return [[None if x is None else int(x) for x in row] for row in grid]
+
+
 def odd(grid: object, p: int) -> str:
     """Why this is no grid of p rows, or "": a sentence."""
     if not isinstance(grid, (list, tuple)):
@@ -27,7 +35,12 @@ def odd(grid: object, p: int) -> str:
     for rank, row in enumerate(grid):
         if not isinstance(row, (list, tuple)):
             return f"the row of rank {rank} is {type(row).__name__}, not a list"
-        wrong = [x for x in row if x is not None and (isinstance(x, bool) or type(x) is not int)]
+        if len(row) > _LONGEST:
+            return f"the row of rank {rank} has {len(row):,} slots; no more than needed, please"
+        wrong = [
+            x for x in row
+            if x is not None and (isinstance(x, bool) or not isinstance(x, Integral))
+        ]  # fmt: skip
         if wrong:
             return (
                 f"the row of rank {rank} has {wrong[0]!r} in it; a slot holds a micro-batch's "

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import islice
 
 from labs import ranks
@@ -15,11 +17,16 @@ from labs.pipeline.parity import held
 from labs.ranks.ship import Source
 from labs.schedules.instructions import Instruction, Schedule, as_instruction
 from labs.schedules.known import KNOWN
+from labs.schedules.lint import lint_messages
 from labs.schedules.lint_programs import misplaced, other_computations, wrong_messages
+from labs.staying import must_return
 
 AS_ORDERED, PAIRED, PLACED, GRADIENTS = "order kept", "messages", "place", "gradients"
 PROPERTIES = (AS_ORDERED, PAIRED, PLACED, GRADIENTS)
-CASES = (("one_f_one_b", 3, 4), ("gpipe", 2, 3), ("one_f_one_b", 1, 2), ("one_f_one_b", 4, 2))
+CASES = (
+    ("one_f_one_b", 3, 4), ("gpipe", 2, 3), ("one_f_one_b", 1, 2), ("one_f_one_b", 4, 2),
+    ("one_f_one_b", 3, 1),
+)  # fmt: skip
 _LIMIT = 20.0
 _HINTS = {
     AS_ORDERED: "hand every instruction of the order on, as it comes, between its messages",
@@ -39,10 +46,11 @@ def programs_on_rank(
         for rank, order in enumerate(orders):
             ranks.keep("at", (p, rank))
             most = 4 * len(order) + 8
-            told = function([Instruction(*at) for at in order], rank, p)
-            if told is None or not hasattr(told, "__iter__"):
-                raise TypeError(f"it gave {told!r}, not one instruction after the other")
-            made.append([tuple(as_instruction(at)) for at in islice(told, most)])
+            with must_return():
+                told = function([Instruction(*at) for at in order], rank, p)
+                if told is None or not hasattr(told, "__iter__"):
+                    raise TypeError(f"it gave {told!r}, not one instruction after the other")
+                made.append([tuple(as_instruction(at)) for at in islice(told, most)])
         found.append(made)
     return found
 
@@ -50,10 +58,7 @@ def programs_on_rank(
 def judge(function: Callable | Source, seed: int) -> list[Verdict]:
     """The learner's function runs in a process of its own."""
     try:
-        made = [
-            KNOWN[name].make(reference(f"one_f_one_b.{KNOWN[name].order}"), p, m)
-            for name, p, m in CASES
-        ]
+        made = _orders(seed)
     except Missing as missing:
         return not_reached(PROPERTIES, Verdict(AS_ORDERED, NOT_REACHED, str(missing)))
     asked = [([[tuple(at) for at in order] for order in one.orders], one.ranks) for one in made]
@@ -74,9 +79,30 @@ def judge(function: Callable | Source, seed: int) -> list[Verdict]:
         _first(PAIRED, found, wrong_messages),
         _first(PLACED, found, misplaced),
     ]
+    if all(verdict.state == PASSED for verdict in on_paper):
+        on_paper[-1] = _first(PLACED, found, _stuck)
     if any(verdict.state == FAILED for verdict in on_paper):
         return [*on_paper, Verdict(GRADIENTS, NOT_REACHED)]
     return [*on_paper, _run(*found[0], seed)]
+
+
+def _orders(seed: int) -> list[Schedule]:
+    """What is to get its messages: orders of the course, one that goes back last to first."""
+    p = random.Random(seed).randrange(5, 9)
+    found = [
+        KNOWN[name].make(reference(f"one_f_one_b.{KNOWN[name].order}"), p, m)
+        for name, p, m in (*CASES, ("one_f_one_b", p, p + 1), ("gpipe", 3, 4))
+    ]
+    last = found[-1]
+    turned = tuple((*order[:4], *reversed(order[4:])) for order in last.orders)
+    found[-1] = replace(last, name="GPipe, back from last to first", orders=turned)
+    return found
+
+
+def _stuck(one: Schedule, programs: Sequence[Sequence[Instruction]]) -> list[str]:
+    """Ranks that wait for each other although every send is posted."""
+    stuck = lint_messages(one, programs)
+    return [stuck.told] if stuck else []
 
 
 def _first(name: str, found: Sequence[tuple[Schedule, tuple]], look: Callable) -> Verdict:

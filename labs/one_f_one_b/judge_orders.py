@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 
 from labs import formulas, ranks
@@ -28,22 +29,35 @@ RULES, STORED, TIME, JOURNAL, TRAFFIC, GRADIENTS = (
 PROPERTIES = (RULES, STORED, TIME, JOURNAL, TRAFFIC, GRADIENTS)
 _LIMIT = 30.0
 _TIMES = Times(forward=1, backward=2)
+_EVEN = Times(forward=1, backward=1)
 CASES: dict[str, tuple[Asked, ...]] = {
-    "gpipe": ((4, 8, 1), (3, 4, 1), (2, 1, 1), (1, 3, 1), (8, 32, 1)),
+    "gpipe": ((4, 8, 1), (3, 4, 1), (4, 2, 1), (2, 1, 1), (1, 3, 1), (8, 32, 1)),
     "one_f_one_b": ((4, 8, 1), (3, 4, 1), (4, 2, 1), (2, 1, 1), (1, 3, 1), (8, 32, 1)),
-    "interleaved": ((2, 4, 2), (4, 8, 2), (3, 6, 3), (4, 4, 2), (1, 2, 2), (8, 16, 4)),
-    "zero_bubble": ((4, 8, 1), (3, 5, 1), (2, 2, 1), (1, 3, 1), (8, 16, 1)),
+    "interleaved": ((2, 4, 2), (4, 8, 2), (3, 6, 3), (4, 4, 2), (1, 2, 2), (8, 16, 4), (3, 6, 1)),
+    "zero_bubble": ((4, 8, 1), (3, 5, 1), (4, 2, 1), (2, 2, 1), (2, 1, 1), (1, 3, 1), (8, 16, 1)),
 }
 """(ranks, micro-batches, chunks) that an order is asked for; the first two are run."""
 
 
+def _cases(name: str, seed: int) -> list[Asked]:
+    """The fixed ones, and some that nobody can have written an answer for."""
+    draw = random.Random(seed)
+    p, q = draw.randrange(5, 8), draw.randrange(5, 12)
+    if name == "interleaved":
+        drawn = [(p, p * draw.randrange(2, 4), draw.randrange(5, 7)), (q, q, draw.randrange(2, 4)),
+                 (p, 2 * p, 1)]  # fmt: skip
+    else:
+        drawn = [*((p, m, 1) for m in range(1, p + 2)), (q, draw.randrange(33, 65), 1)]
+    return [*CASES[name], *drawn]
+
+
 def judge_order(name: str) -> Callable[[Callable | Source, int], list[Verdict]]:
     """The judge of the exercise that writes the schedule of that name."""
-    known, cases = KNOWN[name], CASES[name]
+    known = KNOWN[name]
 
     def judge(function: Callable | Source, seed: int) -> list[Verdict]:
         try:
-            made = schedules(known, function, cases)
+            made = schedules(known, function, _cases(name, seed))
         except ranks.RunFailed as failed:
             return broke(PROPERTIES, failed, hints.of_failure(failed))
         except ValueError as refused:
@@ -95,12 +109,14 @@ def _listed(numbers: Sequence[int]) -> str:
 
 
 def _time(name: str, known: Known, made: Sequence[Schedule]) -> Verdict:
-    for one in made:
-        got, wanted = simulate(one, _TIMES).makespan, known.seconds(one, _TIMES)
-        if _applies(name, one) and abs(got - wanted) > 1e-9:
-            text = f"{_sizes(one)}, f = 1, b = 2: takes {got:g} slots, expected {wanted:g}"
-            hint = hints.of_time(name, got - wanted)
-            return Verdict(TIME, FAILED, text, hint, picture=_drawn(one))
+    for one in filter(lambda one: _applies(name, one), made):
+        for times in (_TIMES, _EVEN):
+            got, wanted = simulate(one, times).makespan, known.seconds(one, times)
+            if abs(got - wanted) > 1e-9:
+                shown = f"f = {times.forward:g}, b = {times.backward:g}"
+                text = f"{_sizes(one)}, {shown}: takes {got:g} slots, expected {wanted:g}"
+                hint = hints.of_time(name, got - wanted)
+                return Verdict(TIME, FAILED, text, hint, picture=_drawn(one, times))
     one = made[0]
     slots = f"{simulate(one, _TIMES).makespan:g} slots"
     beside = _beside(name, known, one)
@@ -122,8 +138,8 @@ def _beside(name: str, known: Known, mine: Schedule) -> str:
     return "" if best.orders == mine.orders else "; not the course's order, and as good"
 
 
-def _drawn(one: Schedule) -> Picture:
-    return draw.gantt(simulate(one, _TIMES), [f"your order, {_sizes(one)}"])
+def _drawn(one: Schedule, times: Times = _TIMES) -> Picture:
+    return draw.gantt(simulate(one, times), [f"your order, {_sizes(one)}"])
 
 
 def _run(made: Sequence[Schedule], known: Known, seed: int) -> list[Verdict]:

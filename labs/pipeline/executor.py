@@ -214,6 +214,12 @@ class _Running:
             gradient, ready = self._take(self.here, arrived, at, RECEIVE_BACKWARD)
             torch.autograd.backward(y, gradient)
         if stage > 0:
+            if x.grad is None:
+                made = at._replace(kind=FORWARD)
+                raise RuntimeError(
+                    f"{at}: no gradient reached the stage's input: the graph of {made} is cut, by "
+                    "detach(), item() or a new tensor"
+                )
             self.leaving[SEND_BACKWARD, i, chunk] = (x.grad, ready)
         if of.split is not None:
             self.deferred[i, chunk] = of.split[chunk].take()

@@ -11,9 +11,10 @@ from itertools import islice
 from labs import ranks
 from labs.answers import is_own
 from labs.ranks.ship import Source
-from labs.schedules.instructions import Instruction, Order, Schedule, make
+from labs.schedules.instructions import Instruction, Order, Schedule, as_instruction
 from labs.schedules.known import Known
 from labs.schedules.lint import lint
+from labs.staying import must_return
 
 LIMIT = 20.0
 """Seconds for all that is asked of one order."""
@@ -51,10 +52,14 @@ def _listed(order: Callable, asked: Sequence[Asked], looped: bool) -> list[list[
     """On a rank: by what was asked and by rank, the instructions as plain tuples."""
     found = []
     for p, m, v in asked:
-        more = (1,) if looped and v == 1 else ()  # as Known.make
-        cut = lambda *given, more=more, most=m * v: _cut(order(*given, *more), most)  # noqa: E731
-        made = make("order", cut, p, m, v if looped else 1)
-        found.append([[tuple(at) for at in one] for one in made.orders])
+        more = (v,) if looped else ()  # as Known.make
+        orders: list[list[tuple]] = [[] for _ in range(p)]
+        # Each rank of a pipeline asks for its own order only: one that counts the calls is wrong.
+        for rank in reversed(range(p)):
+            with must_return():
+                given = _cut(order(rank, p, m, *more), m * v)
+            orders[rank] = [tuple(as_instruction(at)) for at in given]
+        found.append(orders)
     return found
 
 

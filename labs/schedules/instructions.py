@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
 from typing import NamedTuple
 
 FORWARD, BACKWARD = "F", "B"
@@ -140,8 +141,9 @@ def make(
     Raises ValueError for less than one rank, micro-batch or chunk.
     """
     for what, count in (("ranks", ranks), ("micro-batches", micro_batches), ("chunks", chunks)):
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        if isinstance(count, bool) or not isinstance(count, Integral) or count < 1:
             raise ValueError(f"a pipeline needs a whole number of {what}, 1 or more; got {count!r}")
+    ranks, micro_batches, chunks = int(ranks), int(micro_batches), int(chunks)
     more = () if chunks == 1 else (chunks,)
     orders = tuple(
         tuple(as_instruction(at) for at in order(rank, ranks, micro_batches, *more))
@@ -151,9 +153,18 @@ def make(
 
 
 def as_instruction(given: object) -> Instruction:
-    """What an order yields; a tuple like ("F", 3) will do."""
-    if isinstance(given, Instruction):
+    """What an order yields; a tuple like ("F", 3) will do, and NumPy's whole numbers.
+
+    Raises ValueError, in a sentence, for anything else.
+    """
+    if not isinstance(given, Instruction):
+        if not isinstance(given, Sequence) or isinstance(given, str) or not 2 <= len(given) <= 3:
+            raise ValueError(f"an order yields forward(i), backward(i) and the like; got {given!r}")
+        given = Instruction(*given)
+    kind, i, chunk = given
+    if type(i) is int and type(chunk) is int:
         return given
-    if isinstance(given, Sequence) and not isinstance(given, str) and 2 <= len(given) <= 3:
-        return Instruction(*given)
-    raise ValueError(f"an order yields forward(i), backward(i) and the like; got {given!r}")
+    for what, number in (("micro-batch", i), ("chunk", chunk)):
+        if isinstance(number, bool) or not isinstance(number, Integral):
+            raise ValueError(f"a {what} is a whole number; {kind} was given {number!r}")
+    return Instruction(kind, int(i), int(chunk))

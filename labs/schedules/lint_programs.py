@@ -35,7 +35,7 @@ def other_computations(schedule: Schedule, programs: Sequence[Program]) -> list[
     """Where a program computes something else than its rank's order, or in another order."""
     found = []
     for rank, program in enumerate(programs):
-        computed = [at for at in program if at.kind in COMPUTE]
+        computed = [at for at in program if at.kind not in MESSAGES]
         order = list(schedule.orders[rank])
         if computed == order:
             continue
