@@ -5,20 +5,20 @@
 # constraints.txt. Contents decide, not file times, which every checkout changes. A moved checkout
 # gets a new .venv, because a virtual environment holds its own place.
 #
-# PYTHON=...       the interpreter to use (else the first of python3, python3.14 ... that will do)
+# PYTHON=...       the interpreter to use (else the first of python3, python3.13 ... that will do)
 # LABS_NEED_MB=... free disk space to ask for
 # pip's own variables (PIP_EXTRA_INDEX_URL, PIP_FIND_LINKS, ...) are obeyed as always.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-MINIMUM=3.11
+OLDEST=3.11 NEWEST=3.13 # as pyproject.toml says
 VENV=.venv
 STAMP=$VENV/labs-stamp
 
 stamp() { pwd; cksum pyproject.toml constraints.txt; }
 stop() { printf '\n%s\n' "$@" >&2; exit 1; }
 version_of() { "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null; }
-new_enough() { [ "${1%%.*}" -gt 3 ] || { [ "${1%%.*}" -eq 3 ] && [ "${1#*.}" -ge "${MINIMUM#*.}" ]; }; }
+will_do() { [ "${1%%.*}" -eq 3 ] && [ "${1#*.}" -ge "${OLDEST#*.}" ] && [ "${1#*.}" -le "${NEWEST#*.}" ]; }
 
 [ "${1:-}" = --stamp ] && { stamp; exit; }
 [ -x "$VENV/bin/python" ] && [ -f "$STAMP" ] && [ "$(stamp)" = "$(cat "$STAMP")" ] && exit 0
@@ -29,15 +29,15 @@ if [ -n "${PYTHON:-}" ]; then
     version=$(version_of "$PYTHON") && [ -n "$version" ] || stop "PYTHON=$PYTHON does not run as a Python."
 else
     version=none
-    for PYTHON in python3 python3.14 python3.13 python3.12 python3.11; do
+    for PYTHON in python3 python3.13 python3.12 python3.11; do
         found=$(version_of "$PYTHON") || continue
         [ "$version" = none ] && version=$found
-        new_enough "$found" && { version=$found; break; }
+        will_do "$found" && { version=$found; break; }
     done
-    [ "$version" = none ] && stop "No python3 was found. Install Python $MINIMUM or newer."
+    [ "$version" = none ] && stop "No python3 was found. Install Python $OLDEST to $NEWEST."
 fi
-new_enough "$version" || stop \
-    "The Python found here is $version; the course needs $MINIMUM or newer." \
+will_do "$version" || stop \
+    "The Python found here is $version; the course needs $OLDEST to $NEWEST." \
     "Install one, or name one that is there: make setup PYTHON=python3.12"
 
 for module in venv ensurepip; do
@@ -64,6 +64,8 @@ fi
 rm -f "$STAMP"
 echo "Installing the course and the versions it was tested with (torch is the large one)"
 log=$VENV/setup.log
+# pip asks a rustc that it finds for its version, and one of rustup's begins a ~/.rustup to answer.
+[ -e "${RUSTUP_HOME:-${HOME:-}/.rustup}" ] || export RUSTUP_HOME="$PWD/$VENV/rustup"
 "$VENV/bin/python" -m pip install --no-input --disable-pip-version-check --progress-bar off \
     -c constraints.txt -e '.[test]' 2>&1 | tee "$log" | grep --line-buffered -v 'already satisfied'
 if [ "${PIPESTATUS[0]}" -ne 0 ]; then
@@ -72,17 +74,20 @@ if [ "${PIPESTATUS[0]}" -ne 0 ]; then
             "or let pip unpack elsewhere: TMPDIR=/a/larger/disk make setup"
     elif grep -q 'No matching distribution found for torch' "$log"; then
         stop "There is no torch for this Python ($version) on this machine in the package index." \
-            "Python 3.11 to 3.13 on Linux or macOS have one."
+            "Python $OLDEST to $NEWEST on Linux or macOS have one."
     elif grep -qiE 'connection|timed out|temporary failure|name resolution' "$log"; then
         stop "pip could not reach the package index. Check the network or the proxy and run this again."
     fi
     stop "pip could not install the course; its last words stand above, all of them in $log."
 fi
 
-# JupyterLab would ask each new user about news; that question has no place in a course.
+# JupyterLab would ask each new user about news; that question has no place in a course. And it would
+# look for language servers, which the course does not use, with programs that write into ~/.npm.
 mkdir -p "$VENV/etc/jupyter/labconfig"
 echo '{"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": true}}' \
     > "$VENV/etc/jupyter/labconfig/page_config.json"
+echo '{"LanguageServerManager": {"autodetect": false}}' \
+    > "$VENV/etc/jupyter/jupyter_server_config.json"
 
 stamp > "$STAMP"
 echo "Ready: $(du -sh "$VENV" | cut -f1) in .venv"
