@@ -1,0 +1,136 @@
+"""Fresh inputs for the exercise, what must come back, and the trial on real ranks.
+
+The region is the course's: each rank has weights of its own in it, and each token feels those
+before it. An order of tokens that is wrong on the way in and wrong again on the way out shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+
+from labs import ranks
+from labs.ranks.ship import Source
+from labs.tp_linear_pair import trial
+from labs.tp_linear_pair.trial import Case, Seen, Traffic
+
+WORLDS = (2, 4)
+BATCH, D, WIDTH = 2, 5, 3
+REGIONS = "regions"
+"""What a rank keeps: the shapes that its region was called with."""
+
+
+@dataclass(frozen=True)
+class SeenAround(Seen):
+    """What came back, and by rank the shapes that the region was called with."""
+
+    regions: tuple[list[tuple[int, ...]], ...] = ()
+
+
+def members(case: Case) -> list[list[int]]:
+    """The groups of a case."""
+    return case.groups.get("group", [list(range(case.ranks))])
+
+
+def region(whole: torch.Tensor, w_in: torch.Tensor, w_out: torch.Tensor) -> torch.Tensor:
+    """A rank's summand: (B, T, d) -> (B, T, d). A token gets the mean of what is up to it."""
+    count = torch.arange(1, whole.shape[1] + 1, device=whole.device, dtype=whole.dtype)
+    before = whole.cumsum(1) / count.unsqueeze(-1)
+    return F.gelu((whole + before) @ w_in) @ w_out
+
+
+def make(n: int, draw: torch.Generator) -> Case:
+    """On two ranks the world, on four two groups of ranks that are not neighbours."""
+    groups = [[0, 2], [1, 3]] if n == 4 else [list(range(n))]
+    size, per_rank = len(groups[0]), 3
+    length = size * per_rank
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=draw, dtype=torch.float64)
+
+    inputs: list[dict] = [{} for _ in range(n)]
+    back, out = [torch.empty(0)] * n, [torch.empty(0)] * n
+    grads: list[dict[str, torch.Tensor]] = [{} for _ in range(n)]
+    for group in groups:
+        x, cotangent = normal(BATCH, length, D).requires_grad_(), normal(BATCH, length, D)
+        weights = [(normal(D, WIDTH).requires_grad_(), normal(WIDTH, D).requires_grad_())
+                   for _ in group]  # fmt: skip
+        whole = torch.stack([region(x, *one) for one in weights]).sum(0)
+        whole.backward(cotangent)
+        for place, rank in enumerate(group):
+            mine = slice(place * per_rank, (place + 1) * per_rank)
+            w_in, w_out = weights[place]
+            inputs[rank] = dict(x_shard=x.detach()[:, mine].clone(), w_in=w_in.detach().clone(),
+                                w_out=w_out.detach().clone())  # fmt: skip
+            grads[rank] = dict(x_shard=x.grad[:, mine].clone(), w_in=w_in.grad, w_out=w_out.grad)
+            back[rank] = cotangent[:, mine].clone()
+            out[rank] = whole.detach()[:, mine].clone()
+    axis = "group" if n == 4 else "world"
+    piece = 8 * BATCH * per_rank * D  # bytes
+    traffic = [
+        Traffic(op, phase, payload, axis=axis)
+        for phase in ("forward", "backward")
+        for op, payload in (("all_gather", piece), ("reduce_scatter", piece * size))
+    ]
+    return Case(
+        n, f"{n} ranks, groups {groups}, x_shard ({BATCH}, {per_rank}, {D})",
+        inputs, back, out, grads, traffic,
+        {"group": groups} if n == 4 else {}, "group",
+        refused=[dict(x_shard=normal(BATCH, per_rank, D), w_in=normal(D, WIDTH),
+                      w_out=normal(WIDTH, D), group=None, shorter=1)],
+    )  # fmt: skip
+
+
+def on_rank(function: Callable, inputs: list[dict], *rest: object) -> dict:
+    """On a rank: the trial of notebook 01, with the region built of the weights that came."""
+    called: list[tuple[int, ...]] = []
+
+    def answer(
+        x_shard: torch.Tensor,
+        w_in: torch.Tensor,
+        w_out: torch.Tensor,
+        group: dist.ProcessGroup | None = None,
+        shorter: int = 0,
+    ) -> torch.Tensor:
+        def its_region(whole: torch.Tensor) -> torch.Tensor:
+            called.append(tuple(whole.shape))
+            ranks.keep(REGIONS, called)  # if it ends here
+            y = region(whole, w_in, w_out)
+            return y[:, : y.shape[1] - shorter]
+
+        return function(x_shard, its_region, group)
+
+    # a function whose first argument is called with what stands in `inputs`, in its order
+    found = trial.on_rank(answer, inputs, *rest)
+    return {**found, REGIONS: called}
+
+
+def run(function: Callable | Source, case: Case) -> SeenAround:
+    """One case on real ranks. Raises ranks.RunFailed when a rank fails."""
+    done = ranks.launch(
+        on_rank,
+        case.ranks,
+        args=(function, case.inputs, case.cotangent, case.groups, case.axis, case.refused),
+        limit=trial.LIMIT,
+        status=False,
+    )
+    largest = {m["rank"]: m["largest_bytes"] for m in done.memory if m["name"] == trial.SECTION}
+    values, last = done.values, len(case.refused)  # the calls that were to be refused came last
+    return SeenAround(
+        function, case,
+        [value["out"] for value in values],
+        [value["grads"] for value in values],
+        [value["changed"] for value in values],
+        values[0]["refusals"],
+        done.ledger,
+        [largest[rank] for rank in range(case.ranks)],
+        [value["sizes"] for value in values],
+        [value["odd"] for value in values],
+        done.output,
+        any(value["in_graph"] for value in values),
+        tuple(value[REGIONS][: len(value[REGIONS]) - last] for value in values),
+    )  # fmt: skip
