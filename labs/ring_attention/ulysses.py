@@ -55,7 +55,7 @@ def _deal_heads(parts: Sequence[torch.Tensor], group: dist.ProcessGroup | None) 
 def _deal_tokens(
     whole: torch.Tensor, heads: Sequence[int], group: dist.ProcessGroup | None
 ) -> list[torch.Tensor]:
-    """The way back: this rank's heads of all tokens, h/c for each h of `heads`, to (B, h, n, d_h)."""
+    """The way back: this rank's heads of all tokens -> (B, h, n, d_h) for each h of `heads`."""
     ranks = dist.get_world_size(group)
     sent = whole.unflatten(2, (ranks, -1)).permute(2, 0, 1, 3, 4).contiguous()
     arrived = torch.empty_like(sent)
