@@ -9,45 +9,64 @@ from __future__ import annotations
 
 import math
 
-FULL_COPIES = 3
+SCORES_COPIES = 3
 """T x T tensors a head at the peak of full attention: the shares that the forward pass saved, the
 gradient by the shares, and the gradient by the scores."""
 
+FULL_UNITS = 2
+"""Besides them: out, and dv, which is done by then."""
+
 RING_UNITS = 13
-"""Of the ring, at the peak: out and dq (2), the block of K, V at hand and the next one (4), the sums
-of dK, dV on their way out and in (4), the block's own dq, dk, dv (3)."""
+"""Of the ring, at the peak: out and dq (2), the block of K, V at hand and the next one (4), sums of
+dK, dV on their way out and in (4), the block's own dq, dk, dv (3)."""
+
+TILE_UNITS, FUSED_UNITS = 4, 1
+"""More of them: a tile's part of dK and dV, as it is multiplied out and as it is summed over the
+query heads of a group; what torch's fused CPU kernel holds while it works."""
 
 
-def full_attention_peak(batch: int, length: int, heads: int, element_bytes: int) -> int:
-    """Bytes of full attention at its peak: 3·B·h·T²·e. What grows as T alone is left out."""
-    return FULL_COPIES * batch * heads * length**2 * element_bytes
+def full_attention_peak(
+    batch: int, length: int, heads: int, head_dim: int, element_bytes: int
+) -> int:
+    """Bytes of full causal attention at its peak: 3·B·h·T²·e, a mask of T² and 2 units."""
+    scores = SCORES_COPIES * batch * heads * length**2 * element_bytes
+    return scores + length**2 + FULL_UNITS * batch * heads * length * head_dim * element_bytes
 
 
 def ring_peak(
     batch: int, length: int, heads: int, head_dim: int, element_bytes: int, ranks: int,
     tile: int = 0,
 ) -> int:  # fmt: skip
-    """Bytes of the ring at its peak on a rank: 13 units; with tiles of `tile` queries more.
+    """Bytes of the ring at its peak on a rank.
 
-    A tile holds its shares and their gradient, 2·B·h·tile·(T/c)·e, and what it adds to dK and dV
-    twice (as it is multiplied out, and summed over the query heads of a group): 4 units.
+    With tiles of `tile` queries 17 units and a tile's shares and their gradient,
+    2·B·h·tile·(T/c)·e; with a fused kernel (tile 0), which holds no scores, 14 units.
     """
     unit = batch * heads * (length // ranks) * head_dim * element_bytes
-    scores = batch * heads * tile * (length // ranks) * element_bytes
-    return (RING_UNITS + (4 if tile else 0)) * unit + 2 * scores
+    if not tile:
+        return (RING_UNITS + FUSED_UNITS) * unit
+    return (RING_UNITS + TILE_UNITS) * unit + 2 * batch * heads * tile * (
+        length // ranks
+    ) * element_bytes
 
 
-def longest_full(budget: int, batch: int, heads: int, element_bytes: int, multiple: int = 1) -> int:
-    """The longest sequence, a multiple of `multiple`, whose full attention fits in `budget` bytes."""
-    most = math.isqrt(budget // (FULL_COPIES * batch * heads * element_bytes))
-    return most // multiple * multiple
+def longest_full(
+    budget: int, batch: int, heads: int, head_dim: int, element_bytes: int, multiple: int = 1
+) -> int:
+    """The longest sequence, a multiple of `multiple`, whose full attention fits in `budget`."""
+    square = SCORES_COPIES * batch * heads * element_bytes + 1
+    half = FULL_UNITS * batch * heads * head_dim * element_bytes / 2
+    most = (math.sqrt(half**2 + square * budget) - half) / square  # square·T² + 2·half·T = budget
+    return int(most) // multiple * multiple
 
 
 def longest_ring(
     budget: int, batch: int, heads: int, head_dim: int, element_bytes: int, ranks: int,
     multiple: int = 1,
 ) -> int:  # fmt: skip
-    """The longest sequence, a multiple of `multiple`, whose ring of `ranks` fits in `budget` bytes a
-    rank."""
-    token = RING_UNITS * batch * heads * head_dim * element_bytes / ranks
+    """The longest sequence, a multiple of `multiple`, whose ring fits in `budget` bytes a rank.
+
+    With a fused kernel: 14 units.
+    """
+    token = (RING_UNITS + FUSED_UNITS) * batch * heads * head_dim * element_bytes / ranks
     return int(budget / token) // multiple * multiple

@@ -1,0 +1,106 @@
+"""Ring attention: each rank holds a part of the sequence, and keys and values go round.
+
+    rank 0  K0 V0 ──►  rank 1  K1 V1 ──►  rank 2  K2 V2 ──►  rank 3  K3 V3 ──►  rank 0
+
+`run(ranks=4)` holds the ring, forward and backward, against one device, counts its bytes, its peak
+memory and each rank's work, times it with and without overlap, and does the same for sequence
+parallelism, its companion outside of attention.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from labs import ranks
+from labs.answers import Missing, reference
+from labs.result import Result
+from labs.ring_attention import accounts, memory, refuse
+from labs.ring_attention.accounts import BYTES, GRID, LONG, LONGEST, MEMORY
+from labs.ring_attention.on_rank import on_rank
+from labs.sequence_parallel import lab as sequence
+
+TOPIC = "ring_attention"
+SECTIONS = (*accounts.SECTIONS, *sequence.SECTIONS)
+PARTS = (
+    "merge_partials", "causal_block_mask", "zigzag_positions", "ring_forward", "ring_backward",
+    "sequence_scatter_gather",
+)  # fmt: skip
+__all__ = [
+    "BYTES", "GRID", "LONG", "LONGEST", "MEMORY", "PARTS", "SECTIONS", "TOPIC", "Result", "command",
+    "run",
+]  # fmt: skip
+
+
+def command(ranks: int = 4) -> str:
+    """The plain torchrun command of this lab."""
+    return f"torchrun --nproc-per-node {ranks} -m labs.{TOPIC}"
+
+
+def run(
+    ranks: int = 4,
+    *,
+    only: Iterable[str] | str | None = None,
+    length: int | None = None,
+    lengths: Iterable[int] = memory.LENGTHS,
+    mode: str | None = None,
+    status: bool = True,
+    **mine: Callable,
+) -> Result:
+    """The lab on `ranks` real ranks, with rings of 1 up to that many.
+
+    only: some of SECTIONS; length: tokens of the sequences that are held against one device (None:
+    768, or the next that the ranks can share); lengths: those whose memory is measured; mode:
+    "warm" or "cold"; mine: functions of your own, by the name of the exercise, in place of the
+    course's.
+
+    Raises ValueError, before anything is launched, for what cannot be.
+    """
+    sections = refuse.sections(TOPIC, SECTIONS, only)
+    refuse.world(ranks)
+    if length is not None:
+        refuse.whole(length=length)
+        refuse.length(length, ranks, refuse.ZIGZAG)
+    asked = refuse.lengths(lengths, ranks)
+    unknown = [name for name in mine if name not in PARTS]
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is no part of {TOPIC}; its parts are {', '.join(PARTS)}")
+    result = Result(TOPIC, dict(ranks=ranks, length=length, lengths=asked))
+    try:
+        parts = {name: reference(f"{TOPIC}.{name}", mine.get(name)) for name in PARTS}
+    except Missing as missing:
+        result.notes.append(str(missing))
+        return result
+    begun = time.monotonic()
+    plan = accounts.plan(ranks, sections, length, asked)
+    _launch_sequence(result, ranks, sections, mode, status, mine)
+    if plan.full:
+        accounts.take_full(
+            result, plan, _launch(memory.full_on_rank, 1, (plan.full,), mode, status)
+        )
+    if plan.jobs:
+        todo = [job for _, job in plan.jobs]
+        accounts.take(result, plan, parts, _launch(on_rank, ranks, (parts, todo), mode, status))
+    result.seconds = time.monotonic() - begun
+    return result
+
+
+def _launch(function: Callable, n: int, args: tuple, mode: str | None, status: bool) -> ranks.Run:
+    return ranks.launch(function, n, args=args, limit=accounts.LIMIT, mode=mode, status=status)
+
+
+def _launch_sequence(
+    result: Result, n: int, sections: tuple[str, ...], mode: str | None, status: bool,
+    mine: dict[str, Callable],
+) -> None:  # fmt: skip
+    """Sequence parallelism, which has a package and a run of its own."""
+    wanted = [name for name in sections if name in sequence.SECTIONS]
+    if not wanted or n == 1:
+        return
+    own = {name: fn for name, fn in mine.items() if name in sequence.PARTS}
+    plan = sequence.plan(n, only=wanted)
+    run = _launch(sequence.on_rank, n, (plan, sequence.parts(**own)), mode, status)
+    result.run = run
+    result.checks += sequence.checks(plan, run)
+    if "activations" in wanted:
+        result.values["activations"] = sequence.activation_points(plan, run)

@@ -1,0 +1,104 @@
+"""One attention of the sizes that somebody asks for: equal to one device, its bytes, its peak."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+
+from labs import equality
+from labs import ranks as on_ranks
+from labs.answers import Missing, reference
+from labs.ranks import Run
+from labs.result import Result
+from labs.ring_attention import parity, refuse, traffic
+from labs.ring_attention.attention import BLOCKS
+from labs.ring_attention.jobs import CAUSAL, PLAIN, RING, ULYSSES, ZIGZAG, Job
+from labs.ring_attention.on_rank import on_rank
+
+NAMES = ("ring_forward", "ring_backward", "zigzag_positions")
+_LIMIT = 120.0
+
+
+def one(
+    ranks: int = 4,
+    *,
+    length: int = 768,
+    batch: int = 1,
+    heads: int = 8,
+    kv_heads: int = 8,
+    head_dim: int = 8,
+    dtype: torch.dtype = torch.float64,
+    mask: str = CAUSAL,
+    layout: str = PLAIN,
+    way: str = RING,
+    block: str = "tiled",
+    seed: int = 0,
+    mode: str | None = None,
+    status: bool = True,
+    **mine: Callable,
+) -> Result:
+    """Attention over `length` tokens that `ranks` ranks hold together, forward and backward.
+
+    mask: "causal" or "full"; layout: "plain" or "zigzag"; way: "ring" or "ulysses"; block: a name
+    of labs.ring_attention.attention.BLOCKS; mine: ring_forward, ring_backward, zigzag_positions of
+    your own.
+
+    Raises ValueError, with the numbers that clash, before anything is launched.
+    """
+    _refuse(ranks, length, batch, heads, kv_heads, head_dim, dtype, mask, layout, way, block, mine)
+    told = f"T={length}, c={ranks}, {heads} heads, {kv_heads} of keys, {mask}, {layout}, {way}"
+    job = Job(
+        told, tuple(range(ranks)), length, batch, heads, kv_heads, head_dim, dtype, mask, layout,
+        block, way, seed, memory=True, timeline=True,
+    )  # fmt: skip
+    result = Result("ring_attention", dict(ranks=ranks, length=length))
+    try:
+        parts = {name: reference(f"ring_attention.{name}", mine.get(name)) for name in NAMES}
+    except Missing as missing:
+        result.notes.append(str(missing))
+        return result
+    begun = time.monotonic()
+    run = _launch(parts, job, mode, status)
+    held = parity.hold(job, 0, run, parts, parity.Wholes())
+    result.run, result.values["held"] = run, held
+    result.checks += parity.checks([held], "this attention")
+    result.checks += traffic.checks([job], run)
+    peak = max(told["peak_bytes"] for told in run.memory if told["name"] == job.name)
+    result.notes.append(f"peak a rank: {peak / 2**20:.2f} MiB, forward and backward")
+    result.seconds = time.monotonic() - begun
+    return result
+
+
+def _launch(parts: dict[str, Callable], job: Job, mode: str | None, status: bool) -> Run:
+    return on_ranks.launch(
+        on_rank, job.ranks, args=(parts, [job]), limit=_LIMIT, mode=mode, status=status
+    )
+
+
+def _refuse(
+    n: int, length: int, batch: int, heads: int, kv_heads: int, head_dim: int, dtype: torch.dtype,
+    mask: str, layout: str, way: str, block: str, mine: dict[str, Callable],
+) -> None:  # fmt: skip
+    refuse.world(n)
+    refuse.whole(length=length, batch=batch, heads=heads, kv_heads=kv_heads, head_dim=head_dim)
+    refuse.mask(mask)
+    refuse.layout(layout)
+    refuse.length(length, n, layout if layout == ZIGZAG else PLAIN)
+    refuse.heads(heads, kv_heads)
+    if way not in (RING, ULYSSES):
+        raise ValueError(f"the way {way!r} was asked for; there are {RING!r} and {ULYSSES!r}")
+    if way == ULYSSES:
+        from labs.ring_attention.ulysses import check_heads
+
+        check_heads(heads, kv_heads, n)
+    if block not in BLOCKS:
+        raise ValueError(f"the block {block!r} was asked for; there are {', '.join(BLOCKS)}")
+    known = (*equality.EPS, torch.bfloat16)
+    if dtype not in known:
+        names = ", ".join(str(one) for one in known)
+        raise ValueError(f"dtype {dtype!r} was asked for; the lab holds {names} to a bound")
+    unknown = [name for name in mine if name not in NAMES]
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is no part of it; there are {', '.join(NAMES)}")
