@@ -14,6 +14,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 
 from labs import ranks
+from labs.ranks.ledger import Ledger
 from labs.ranks.ship import Source
 from labs.tp_linear_pair import trial
 from labs.tp_linear_pair.trial import Case, Seen, Traffic
@@ -97,14 +98,14 @@ def on_rank(function: Callable, inputs: list[dict], *rest: object) -> dict:
         shorter: int = 0,
     ) -> torch.Tensor:
         def its_region(whole: torch.Tensor) -> torch.Tensor:
-            called.append(tuple(whole.shape))
-            ranks.keep(REGIONS, called)  # if it ends here
+            if not shorter:  # of the calls that are to be refused nothing else is asked
+                called.append(tuple(whole.shape))
+                ranks.keep(REGIONS, called)  # if it ends here
             y = region(whole, w_in, w_out)
             return y[:, : y.shape[1] - shorter]
 
         return function(x_shard, its_region, group)
 
-    # a function whose first argument is called with what stands in `inputs`, in its order
     found = trial.on_rank(answer, inputs, *rest)
     return {**found, REGIONS: called}
 
@@ -118,19 +119,30 @@ def run(function: Callable | Source, case: Case) -> SeenAround:
         limit=trial.LIMIT,
         status=False,
     )
-    largest = {m["rank"]: m["largest_bytes"] for m in done.memory if m["name"] == trial.SECTION}
-    values, last = done.values, len(case.refused)  # the calls that were to be refused came last
+    return seen_of(function, case, done.values, done.ledger, done.memory, done.output)
+
+
+def seen_of(
+    function: Callable | Source,
+    case: Case,
+    values: list[dict],
+    ledger: Ledger,
+    memory: list[dict],
+    output: str = "",
+) -> SeenAround:
+    """What came back, from what the ranks reported: `values` of `on_rank`, by rank."""
+    largest = {m["rank"]: m["largest_bytes"] for m in memory if m["name"] == trial.SECTION}
     return SeenAround(
         function, case,
         [value["out"] for value in values],
         [value["grads"] for value in values],
         [value["changed"] for value in values],
         values[0]["refusals"],
-        done.ledger,
+        ledger,
         [largest[rank] for rank in range(case.ranks)],
         [value["sizes"] for value in values],
         [value["odd"] for value in values],
-        done.output,
+        output,
         any(value["in_graph"] for value in values),
-        tuple(value[REGIONS][: len(value[REGIONS]) - last] for value in values),
+        tuple(value[REGIONS] for value in values),
     )  # fmt: skip

@@ -43,9 +43,12 @@ def failed(failure: str, regions: list[tuple[int, ...]], want: tuple[int, ...]) 
     """A hint for a run that broke off: its text, the region's calls, what these should be."""
     if regions and regions[-1] != want:
         return _shape(regions[-1], want)
-    if re.search(
-        r"size of (tensor|input).*times|must be (equal|the same size)|world.?size", failure
-    ):
+    if re.search(r"created in no_grad mode|in-?place operation", failure):
+        return (
+            "autograd does not follow a collective, which writes into its output: each one stands "
+            "in the forward or the backward of a torch.autograd.Function"
+        )
+    if re.search(r"must be (equal|the same size)|times world.?size|worldSize == ", failure):
         return (
             "the sizes do not fit: all-gather makes t times as much of its input, reduce-scatter a "
             "t-th; allocate the output accordingly, with t = dist.get_world_size(group)"
@@ -197,7 +200,8 @@ def _gradients(seen: SeenAround) -> list[str]:
             f"gradients are too large by a factor {size}: the scatter's backward pass gathers; "
             "it does not sum"
         )
-    if not found and weights and not no_gradient(seen, "x_shard"):
+    right = every(seen, lambda r: same(grad(seen, r, "x_shard"), seen.case.grads[r]["x_shard"]))
+    if not found and weights and not right and not no_gradient(seen, "x_shard"):
         found.append(
             "the weights' gradients are right, that of x_shard is not: look at the backward pass "
             "of the gather, and at the order in which it takes the tokens"

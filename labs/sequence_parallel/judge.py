@@ -69,13 +69,14 @@ def judge(function: Callable | Source, seed: int) -> list[Verdict]:
         except ValueError as refused:  # it cannot be sent to a rank
             first = Verdict(properties.VALUES, FAILED, str(refused))
             return not_reached(tuple(_JUDGED), first)
-        for verdict in _verdicts(seen):
+        for verdict in verdicts(seen):
             if verdict.name not in told or told[verdict.name].state == PASSED:
                 told[verdict.name] = verdict
     return list(told.values())
 
 
-def _verdicts(seen: SeenAround) -> list[Verdict]:
+def verdicts(seen: SeenAround) -> list[Verdict]:
+    """Of one case: each property, the first that failed with the hints for what came back."""
     now = [replace(look(seen), output=seen.output) for look in _JUDGED.values()]
     bad = [v for v in now if v.state == FAILED and v.name != properties.REFUSAL]
     if not bad:
@@ -94,7 +95,8 @@ def _why(failed: ranks.RunFailed, function: Callable | Source, case: Case) -> st
     kept = (failed.run.kept or [{}])[0] or {}
     batch, tokens, d = case.out[0].shape
     want = (batch, tokens * len(members(case)[0]), d)
-    hint = faults.failed(str(failed), kept.get(REGIONS, []), want)
+    told = f"{failed}\n{failed.run.output}"  # the backend's own check ends the process, and prints
+    hint = faults.failed(told, kept.get(REGIONS, []), want)
     return hint or explain(str(failed), NAME, function)
 
 

@@ -82,15 +82,15 @@ def plan(
 ) -> Plan:
     """Inputs for `n` ranks.
 
-    only: some of SECTIONS. dtype: of the sections that are held against one device. timed: whether
-    the time of recompute is measured. Raises ValueError, with the numbers, for what the ranks
-    cannot share.
+    only: some of SECTIONS. shape: None is one that `n` ranks can share. dtype: of the sections that
+    are held against one device. timed: whether the time of recompute is measured. Raises
+    ValueError, with the numbers, for what the ranks cannot share.
     """
     only = (only,) if isinstance(only, str) else tuple(only)
     unknown = [name for name in only if name not in SECTIONS]
     if unknown:
         raise ValueError(f"{unknown[0]!r} is no section; there are {', '.join(SECTIONS)}")
-    shape = shape or Shape()
+    shape = shape or Shape.shared_by(n)
     legality.check(shape.d, shape.heads, shape.length, n)
     makers = {
         "sequence parallel": lambda: parity.make(n, shape, seed, dtype),

@@ -17,5 +17,13 @@ class Shape:
     def __str__(self) -> str:
         return f"B={self.batch} T={self.length} d={self.d} a={self.heads}"
 
+    @classmethod
+    def shared_by(cls, ranks: int) -> Shape:
+        """The default sizes, or the next larger that `ranks` ranks can share."""
+        usual = cls()
+        heads = -(-usual.heads // ranks) * ranks
+        length = -(-usual.length // ranks) * ranks
+        return cls(usual.batch, length, usual.d // usual.heads * heads, heads)
+
     def to_dict(self) -> dict[str, int]:
         return asdict(self)

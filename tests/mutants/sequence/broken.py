@@ -1,0 +1,24 @@
+"""Wrong answers that break off on a rank: each with words that its card's advice must hold."""
+
+from __future__ import annotations
+
+from tests.mutants.sequence.wrong import VALUES, Wrong, pair
+
+BROKEN = [
+    Wrong("along_the_hidden_dimension", (VALUES,), ("along the hidden dimension",),
+          pair(gather="""
+          parts = [torch.empty_like(x) for _ in range(dist.get_world_size(group))]
+          dist.all_gather(parts, x.contiguous(), group=group)
+          return torch.cat(parts, -1)
+          """)),
+    Wrong("collectives_in_the_graph", (VALUES,), ("does not follow a collective",),
+          pair(call="return _scatter_sum(region(_gather_tokens(x_shard, group)), group)")),
+    Wrong("sizes_do_not_fit", (VALUES,), ("a t-th",),
+          pair(scatter="""
+          piece = torch.empty_like(y.contiguous())
+          dist.reduce_scatter_single(piece, y.contiguous(), group=group)
+          return piece
+          """)),
+    Wrong("no_return", (VALUES,), ("without a `return`",),
+          pair(call="Scatter.apply(region(Gather.apply(x_shard, group)), group)")),
+]  # fmt: skip
