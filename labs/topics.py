@@ -67,6 +67,12 @@ _ALL = (
         "notebooks/03_one_f_one_b.ipynb",
         4,
     ),
+    Topic(
+        "ring_attention",
+        "Sequence parallelism and ring attention: a sequence that no rank holds whole",
+        "notebooks/04_ring_attention.ipynb",
+        4,
+    ),
 )
 TOPICS: dict[str, Topic] = {topic.name: topic for topic in _ALL}
 
