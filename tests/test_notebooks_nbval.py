@@ -66,9 +66,10 @@ def test_time_out_names_the_cell_and_ends_the_notebook(nbval):
     assert "not run: Cell 1 (wait_for_rank_3 = 99) ran out of time" in output
 
 
-def test_dead_kernel_is_noticed_at_once(nbval):
+def test_dead_kernel_is_noticed_at_once(nbval, private_tmp):
     status, output = nbval(code("import os; os._exit(9)"), code("x = 1"), seconds=100)
     assert status == 1
+    assert list(private_tmp.iterdir()) == []  # its connection file is gone too
     assert "the kernel died while it ran this cell" in output
     assert "import os; os._exit(9)" in output
     assert "1 failed, 1 skipped" in output

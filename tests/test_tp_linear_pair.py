@@ -196,7 +196,7 @@ def test_json_and_trace(whole: tp_linear_pair.Result, tmp_path: Path) -> None:
     assert len(begun) == len(told["timeline"]) and {e["pid"] for e in begun} == {1, 2, 3, 4}
 
 
-def test_by_hand_under_plain_torchrun() -> None:
+def test_by_hand_under_plain_torchrun(private_tmp) -> None:  # torchrun leaves a folder there
     """`torchrun -m labs.tp_linear_pair`, as anybody would start it."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(

@@ -39,6 +39,7 @@ def run(ranks: int, file: Path) -> dict:
     command += ["--local-addr", "127.0.0.1", "-m", "tests.tp_mathematics_on_rank", str(file)]
     loopback = "lo0" if sys.platform == "darwin" else "lo"
     here = {"GLOO_SOCKET_IFNAME": loopback, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    here["TMPDIR"] = str(file.parent)  # torchrun leaves a folder there
     done = subprocess.run(
         command, cwd=ROOT, env=outside | here, capture_output=True, text=True, timeout=120
     )

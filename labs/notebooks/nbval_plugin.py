@@ -85,6 +85,8 @@ class StrictNotebook(IPyNbFile):
         self._clear_next = False
 
     def teardown(self) -> None:
+        if self.kernel is not None and not self.kernel.is_alive():
+            self.kernel.km.cleanup_resources()  # nbval leaves a dead kernel's connection file
         super().teardown()
         if hasattr(self, "_environment"):
             self._environment.__exit__(None, None, None)
