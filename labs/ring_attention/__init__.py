@@ -17,6 +17,7 @@ from labs.answers import Missing, reference
 from labs.result import Result
 from labs.ring_attention import accounts, memory, refuse
 from labs.ring_attention.accounts import BYTES, GRID, LONG, LONGEST, MEMORY
+from labs.ring_attention.grid import LONG_LENGTHS
 from labs.ring_attention.on_rank import on_rank
 from labs.sequence_parallel import lab as sequence
 
@@ -43,6 +44,7 @@ def run(
     only: Iterable[str] | str | None = None,
     length: int | None = None,
     lengths: Iterable[int] = memory.LENGTHS,
+    long: tuple[int, int] = LONG_LENGTHS,
     mode: str | None = None,
     status: bool = True,
     **mine: Callable,
@@ -50,9 +52,9 @@ def run(
     """The lab on `ranks` real ranks, with rings of 1 up to that many.
 
     only: some of SECTIONS; length: tokens of the sequences that are held against one device (None:
-    768, or the next that the ranks can share); lengths: those whose memory is measured; mode:
-    "warm" or "cold"; mine: functions of your own, by the name of the exercise, in place of the
-    course's.
+    768, or the next that the ranks can share); lengths: those whose memory is measured; long: the
+    two of "long sequences", one whose error is compared and one on all ranks; mode: "warm" or
+    "cold"; mine: functions of your own, by the name of the exercise, in place of the course's.
 
     Raises ValueError, before anything is launched, for what cannot be.
     """
@@ -62,6 +64,7 @@ def run(
         refuse.whole(length=length)
         refuse.length(length, ranks, refuse.ZIGZAG)
     asked = refuse.lengths(lengths, ranks)
+    refuse.lengths(long, 1)
     unknown = [name for name in mine if name not in PARTS]
     if unknown:
         raise ValueError(f"{unknown[0]!r} is no part of {TOPIC}; its parts are {', '.join(PARTS)}")
@@ -72,7 +75,7 @@ def run(
         result.notes.append(str(missing))
         return result
     begun = time.monotonic()
-    plan = accounts.plan(ranks, sections, length, asked)
+    plan = accounts.plan(ranks, sections, length, asked, tuple(long))
     _launch_sequence(result, ranks, sections, mode, status, mine)
     if plan.full:
         accounts.take_full(

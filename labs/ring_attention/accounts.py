@@ -32,7 +32,10 @@ class Plan:
         return [(at, job) for at, (name, job) in enumerate(self.jobs) if name == section]
 
 
-def plan(n: int, sections: Sequence[str], length: int | None, lengths: Sequence[int]) -> Plan:
+def plan(
+    n: int, sections: Sequence[str], length: int | None, lengths: Sequence[int],
+    long: tuple[int, int] = grid.LONG_LENGTHS,
+) -> Plan:  # fmt: skip
     """What `n` ranks run for these sections."""
     jobs: list[tuple[str, Job]] = []
     full: list[Job] = []
@@ -41,7 +44,7 @@ def plan(n: int, sections: Sequence[str], length: int | None, lengths: Sequence[
         tokens = grid.LENGTH if length is None else length
         jobs += [(GRID, job) for job in (*grid.grid(n, tokens), *grid.others(n, tokens))]
     if LONG in sections:
-        jobs += [(LONG, job) for job in grid.long_jobs(n)]
+        jobs += [(LONG, job) for job in grid.long_jobs(n, long)]
     if MEMORY in sections:
         jobs += [(MEMORY, job) for job in memory.ring_jobs(n, lengths)]
         full += memory.full_jobs([T for T in memory.FULL_LENGTHS if max(lengths) >= T])

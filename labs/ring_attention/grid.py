@@ -8,7 +8,7 @@ import torch
 
 from labs.ring_attention.jobs import CAUSAL, FULL, PLAIN, RING, TORCH, ULYSSES, ZIGZAG, Job
 
-LENGTH = 768
+LENGTH, LONG_LENGTHS = 768, (6144, 8192)
 LONG = dict(batch=1, heads=4, kv_heads=4, head_dim=32, dtype=torch.float32, block="flash")
 KV_HEADS = (1, 2, 8)
 DTYPES = (torch.float64, torch.float32, torch.bfloat16)
@@ -59,7 +59,7 @@ def others(n: int, length: int = LENGTH) -> list[Job]:
     return found
 
 
-def long_jobs(n: int, lengths: tuple[int, int] = (6144, 8192)) -> list[Job]:
+def long_jobs(n: int, lengths: tuple[int, int] = LONG_LENGTHS) -> list[Job]:
     """The first length on 1 to n ranks, whose error is compared; the second on all of them."""
     first, second = lengths
     found = [

@@ -37,6 +37,16 @@ class Held:
         """The largest difference, as a part of the largest number."""
         return max(gap.difference for gap in self.gaps) / self.scale
 
+    @property
+    def told(self) -> str:
+        """Each of the four: equal within its bound, or off by how much."""
+        return "   ".join(
+            f"{gap.name} equal ({gap.difference:.1e})"
+            if gap.ok
+            else f"{gap.name} OFF by {gap.difference:.1g}"
+            for gap in self.gaps
+        )
+
     def __str__(self) -> str:
         return f"{self.job.name}: {self.worst.name}"
 
