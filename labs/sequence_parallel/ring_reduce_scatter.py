@@ -27,10 +27,10 @@ def reduce_scatter(
     in each of which a rank sends and receives one chunk. Raises ValueError for another operation
     than the sum, for async_op, and for sizes that do not fit.
     """
-    group = group or dist.group.WORLD
-    rank, ranks = dist.get_rank(group), dist.get_world_size(group)
     if op != dist.ReduceOp.SUM or async_op:
         raise ValueError("the ring by hand sums, and returns when it is done: op=SUM, not async_op")
+    group = group or dist.group.WORLD
+    rank, ranks = dist.get_rank(group), dist.get_world_size(group)
     if input.numel() != ranks * output.numel():
         raise ValueError(
             f"{input.numel()} numbers cannot be scattered to {ranks} ranks of {output.numel()}: "
