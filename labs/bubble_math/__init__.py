@@ -53,6 +53,7 @@ def gpipe(ranks: int, micro_batches: int, order: Callable | None = None) -> Sche
     order: your own, in place of the course's. Raises labs.answers.Missing where there is neither.
     """
     known = KNOWN["gpipe"]
+    refuse.orders(order=order)
     return known.make(reference(f"one_f_one_b.{known.order}", order), ranks, micro_batches)
 
 
@@ -79,6 +80,7 @@ def run(
     sections = refuse.sections(TOPIC, SECTIONS, only)
     asked = refuse.micro_batches(micro_batches)
     refuse.step(ranks, max(asked), forward, tries)
+    refuse.orders(gpipe_order=gpipe_order)
     result = Result(TOPIC, dict(ranks=ranks, micro_batches=asked, forward=forward))
     try:
         order = reference("one_f_one_b.gpipe_order", gpipe_order)

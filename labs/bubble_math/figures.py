@@ -61,6 +61,12 @@ def residuals(result: Result) -> Folded:
 
 def shares(p_values: Sequence[int] = (2, 4, 8, 16), m_max: int = 256) -> Picture:
     """The bubble against m by both definitions, the lesson's points and the rules of thumb."""
+    if not p_values or not m_max > 1:
+        raise ValueError(
+            f"shares needs ranks, as (2, 4), and m_max above 1; got {p_values!r} and {m_max!r}"
+        )
+    for p in p_values:
+        formulas.bubble_share(p, m_max)  # refuses what cannot be
     drawn, (ax,) = figure.axes(8.0, 4.2)
     ms = [m_max ** (step / 120) for step in range(121)]
     for n, p in enumerate(p_values):

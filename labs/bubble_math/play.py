@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from labs.answers import Missing, reference
+from labs.pipeline import refuse
 from labs.schedules.explore import explore as explore_orders
 from labs.schedules.known import KNOWN
 
@@ -19,6 +20,7 @@ def explore(p: int = 4, m: int = 8, **mine: Callable) -> object:
     unknown = [name for name in mine if name not in names]
     if unknown:
         raise ValueError(f"{unknown[0]!r} is no order of the course; there are {', '.join(names)}")
+    refuse.orders(**mine)
     orders = {}
     for known in KNOWN.values():
         try:

@@ -11,12 +11,27 @@ parallelism", 2023, table 2.
 from __future__ import annotations
 
 import math
+from numbers import Real
 
 
 def _need(p: int, m: int = 1, v: int = 1) -> None:
+    """Raises ValueError for less than one of each. Between whole numbers a formula holds too."""
     for what, count in (("ranks", p), ("micro-batches", m), ("chunks", v)):
+        if isinstance(count, bool) or not isinstance(count, Real) or not count < math.inf:
+            raise ValueError(f"The {what} of a pipeline are a number from 1 on; got {count!r}.")
         if count < 1:
             raise ValueError(f"A pipeline of {count} {what} was asked for; the least is 1.")
+
+
+def _need_rank(p: int, rank: int) -> None:
+    if isinstance(rank, bool) or not isinstance(rank, Real) or not 0 <= rank < p:
+        raise ValueError(f"A pipeline of {p} ranks has ranks 0 to {p - 1}; got {rank!r}.")
+
+
+def _need_times(**times: float) -> None:
+    for what, time in times.items():
+        if not isinstance(time, Real) or not 0 <= time < math.inf:
+            raise ValueError(f"The time of a pass is 0 or more; got {what} = {time!r}.")
 
 
 def bubble_share(p: int, m: int, v: int = 1) -> float:
@@ -37,8 +52,8 @@ def micro_batches_for(share: float, p: int, v: int = 1) -> int:
     From (p-1)/(v·m + p-1) ≤ s follows m ≥ (p-1)(1/s - 1)/v.
     """
     _need(p, 1, v)
-    if not 0 < share <= 1:
-        raise ValueError(f"A share of the total time is above 0 and at most 1; got {share}.")
+    if isinstance(share, bool) or not isinstance(share, Real) or not 0 < share <= 1:
+        raise ValueError(f"A share of the total time is above 0 and at most 1; got {share!r}.")
     least = (p - 1) * (1 / share - 1) / v
     return max(1, math.ceil(least - 1e-9))
 
@@ -46,17 +61,20 @@ def micro_batches_for(share: float, p: int, v: int = 1) -> int:
 def step_time(p: int, m: int, f: float, b: float, v: int = 1) -> float:
     """Time of a step, (m + (p-1)/v)(f + b), in the unit of f and b."""
     _need(p, m, v)
+    _need_times(f=f, b=b)
     return (m + (p - 1) / v) * (f + b)
 
 
 def stored_gpipe(m: int) -> int:
     """Forward passes stored at the peak by GPipe, on every rank: m."""
+    _need(1, m)
     return m
 
 
 def stored_1f1b(p: int, rank: int, m: int) -> int:
     """Forward passes stored at the peak by 1F1B on `rank`: min(m, p - rank)."""
     _need(p, m)
+    _need_rank(p, rank)
     return min(m, p - rank)
 
 
@@ -66,6 +84,7 @@ def stored_interleaved(p: int, rank: int, m: int, v: int) -> int:
     min(m·v, 2(p - rank - 1) + (v - 1)p + 1); m must be a multiple of p.
     """
     _need(p, m, v)
+    _need_rank(p, rank)
     return min(m * v, 2 * (p - rank - 1) + (v - 1) * p + 1)
 
 
@@ -81,6 +100,7 @@ def zero_bubble_idle(p: int, f: float, b_input: float, b_weight: float) -> float
     For m ≥ p, and a b_weight no longer than f and than b_input: what fills the gaps must fit.
     """
     _need(p)
+    _need_times(f=f, b_input=b_input, b_weight=b_weight)
     return (p - 1) * (f + b_input - b_weight)
 
 
@@ -94,5 +114,11 @@ def pipeline_sends(p: int, m: int, v: int = 1) -> int:
 
 
 def pipeline_send_bytes(batch: int, m: int, length: int, d: int, element_bytes: int) -> int:
-    """Bytes of one message: an activation (B/m, T, d), or its gradient."""
+    """Bytes of one message: an activation (B/m, T, d), or its gradient.
+
+    Raises ValueError where m does not divide the batch.
+    """
+    _need(1, m)
+    if batch % m:
+        raise ValueError(f"A batch of {batch} cannot be cut into {m} equal micro-batches.")
     return batch // m * length * d * element_bytes

@@ -16,7 +16,17 @@ from collections.abc import Callable, Iterable
 from labs import ranks
 from labs.answers import Missing, reference
 from labs.one_f_one_b import accounts, copies, torch_native
-from labs.one_f_one_b.jobs import COPIES, SECTIONS, SLOTS, TORCH, Orders, Planned, chunks, jobs
+from labs.one_f_one_b.jobs import (
+    CLOCK,
+    COPIES,
+    SECTIONS,
+    SLOTS,
+    TORCH,
+    Orders,
+    Planned,
+    chunks,
+    jobs,
+)
 from labs.one_f_one_b.parity import parity
 from labs.pipeline import refuse
 from labs.pipeline.computed import computed
@@ -64,7 +74,11 @@ def run(
     unknown = [name for name in mine if name not in PARTS]
     if unknown:
         raise ValueError(f"{unknown[0]!r} is no part of {TOPIC}; its parts are {', '.join(PARTS)}")
+    refuse.orders(**mine)
     result = Result(TOPIC, dict(ranks=ranks, micro_batches=asked, forward=forward))
+    if CLOCK in sections:
+        left = filter(None, (refuse.no_multiple(m, ranks) for m in asked))
+        result.notes += [f"interleaved 1F1B is left out: {told}" for told in left]
     try:
         parts = {name: reference(f"{TOPIC}.{name}", mine.get(name)) for name in PARTS}
     except Missing as missing:

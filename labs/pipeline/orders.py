@@ -11,7 +11,7 @@ from itertools import islice
 from labs import ranks
 from labs.answers import is_own
 from labs.ranks.ship import Source
-from labs.schedules.instructions import Instruction, Order, Schedule, as_instruction
+from labs.schedules.instructions import Order, Schedule, as_instruction, steps
 from labs.schedules.known import Known
 from labs.schedules.lint import lint
 from labs.staying import must_return
@@ -57,16 +57,7 @@ def _listed(order: Callable, asked: Sequence[Asked], looped: bool) -> list[list[
         # Each rank of a pipeline asks for its own order only: one that counts the calls is wrong.
         for rank in reversed(range(p)):
             with must_return():
-                given = _cut(order(rank, p, m, *more), m * v)
-            orders[rank] = [tuple(as_instruction(at)) for at in given]
+                given = islice(steps(order(rank, p, m, *more)), 3 * m * v + _MORE)
+                orders[rank] = [tuple(as_instruction(at)) for at in given]
         found.append(orders)
     return found
-
-
-def _cut(order: object, passes: int) -> list[Instruction]:
-    """The first instructions of an order. Raises TypeError for what yields none."""
-    if order is None or not hasattr(order, "__iter__"):
-        raise TypeError(
-            f"an order gives forward(i), backward(i), …, one after the other; it gave {order!r}"
-        )
-    return list(islice(order, 3 * passes + _MORE))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 
 import torch
 from torch import nn
@@ -15,8 +16,9 @@ def layer_counts(layers: int, stages: int) -> list[int]:
 
     10 layers on 3 stages: [4, 3, 3]. Raises ValueError for more stages than layers.
     """
-    if stages < 1:
-        raise ValueError(f"a pipeline needs 1 stage or more; got {stages}")
+    for what, count in (("stages", stages), ("layers", layers)):
+        if isinstance(count, bool) or not isinstance(count, Integral) or count < 1:
+            raise ValueError(f"a pipeline needs a whole number of {what}, 1 or more; got {count!r}")
     if stages > layers:
         raise ValueError(
             f"{stages} stages asked for, but the model has {layers} layers, and no stage may be "
@@ -53,6 +55,10 @@ def cut(model: GPT, stages: int) -> list[Stage]:
 
 def micro_batches(batch: torch.Tensor, count: int) -> list[torch.Tensor]:
     """Cut (B, …) into `count` micro-batches of B/count. Raises ValueError, with what would do."""
+    if not isinstance(batch, torch.Tensor) or not batch.dim() or not len(batch):
+        raise ValueError(f"a batch is a tensor (B, …) with B = 1 or more; got {batch!r}")
+    if isinstance(count, bool) or not isinstance(count, Integral):
+        raise ValueError(f"a batch is cut into a whole number of micro-batches; got {count!r}")
     size = batch.shape[0]
     if count < 1 or size % count:
         legal = [divisor for divisor in range(1, size + 1) if size % divisor == 0]
@@ -61,4 +67,4 @@ def micro_batches(batch: torch.Tensor, count: int) -> list[torch.Tensor]:
         raise ValueError(
             f"a batch of {size} cannot be cut into {count} equal micro-batches; {told} would do"
         )
-    return list(batch.chunk(count))
+    return list(batch.chunk(int(count)))

@@ -79,8 +79,15 @@ def drawn(
     formula: float | None = None,
 ) -> Drawn:  # fmt: skip
     """As `gantt`, and where on the picture its axis of time lies."""
-    shown = [timelines] if isinstance(timelines, Timeline) else list(timelines)
-    titles = list(titles) or [one.schedule.name for one in shown]
+    shown = [timelines] if isinstance(timelines, Timeline) else timelines
+    if not isinstance(shown, Sequence) or not shown:
+        raise ValueError(
+            f"a timeline is drawn, or a list of them, as simulate gives; got {shown!r}"
+        )
+    titles = [titles] if isinstance(titles, str) else list(titles)
+    titles = titles or [one.schedule.name for one in shown]
+    if len(titles) != len(shown):
+        raise ValueError(f"{len(titles)} titles for {len(shown)} timelines; each has one")
     shares = list(shares) or [one.bubble_share for one in shown]
     end = max([one.makespan * scale for one in shown] + [(formula or 0.0) * scale])
     drawn_, axes = _rows_of(shown, titles, stored, end)
@@ -122,7 +129,7 @@ def _rows_of(
               height / whole)  # fmt: skip
         ax = made.add_axes(at)
         ax.spines[["top", "right"]].set_visible(False)
-        ax.set_xlim(0, end)
+        ax.set_xlim(0, end or 1.0)
         ax.tick_params(labelsize=8, labelbottom=len(flat) == len(places) - 1)
         flat.append(ax)
     step = 2 if stored else 1

@@ -8,6 +8,7 @@ gradient back through them.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -138,18 +139,39 @@ def make(
 ) -> Schedule:  # fmt: skip
     """The schedule of `order(rank, ranks, micro_batches[, chunks])`, called for each rank.
 
-    Raises ValueError for less than one rank, micro-batch or chunk.
+    Raises ValueError for less than one rank, micro-batch or chunk, and for what is no order.
     """
+    if not callable(order):
+        raise ValueError(f"an order is a function of rank, ranks and micro-batches; got {order!r}")
     for what, count in (("ranks", ranks), ("micro-batches", micro_batches), ("chunks", chunks)):
         if isinstance(count, bool) or not isinstance(count, Integral) or count < 1:
             raise ValueError(f"a pipeline needs a whole number of {what}, 1 or more; got {count!r}")
     ranks, micro_batches, chunks = int(ranks), int(micro_batches), int(chunks)
-    more = () if chunks == 1 else (chunks,)
+    more = () if chunks == 1 and not _needs_chunks(order) else (chunks,)
     orders = tuple(
-        tuple(as_instruction(at) for at in order(rank, ranks, micro_batches, *more))
+        tuple(map(as_instruction, steps(order(rank, ranks, micro_batches, *more))))
         for rank in range(ranks)
     )
     return Schedule(name, ranks, micro_batches, orders, chunks)
+
+
+def _needs_chunks(order: Callable) -> bool:
+    """Whether an order takes the number of chunks, and cannot do without."""
+    try:
+        takes = inspect.signature(order)
+    except (TypeError, ValueError):  # built in
+        return False
+    needed = [p for p in takes.parameters.values() if p.default is p.empty]
+    return len(needed) == 4 and all(p.kind is p.POSITIONAL_OR_KEYWORD for p in needed)
+
+
+def steps(given: object) -> Iterable:
+    """What an order gave. Raises ValueError for what gives no instructions."""
+    if not isinstance(given, Iterable):
+        raise ValueError(
+            f"an order gives forward(i), backward(i), …, one after the other; it gave {given!r}"
+        )
+    return given
 
 
 def as_instruction(given: object) -> Instruction:

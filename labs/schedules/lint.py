@@ -19,12 +19,14 @@ from labs.schedules.instructions import (
     BACKWARD_WEIGHT,
     COMPUTE,
     FORWARD,
+    MESSAGES,
     RECEIVE_BACKWARD,
     RECEIVE_FORWARD,
     SEND_BACKWARD,
     SEND_FORWARD,
     Instruction,
     Schedule,
+    as_instruction,
 )
 from labs.schedules.simulate import CannotGoOn, simulate
 from labs.schedules.timeline import Timeline
@@ -147,11 +149,15 @@ def lint_messages(
     programs: what each rank does with its sends and receives (None: the schedule's own).
     blocking: whether a send ends only when its receiver takes the message, as a plain dist.send
     does; else it is an isend.
+
+    Raises ValueError for another number of programs, or an instruction of no kind.
     """
     if programs is None:
         programs = [schedule.program(rank) for rank in range(schedule.ranks)]
+    if len(programs) != schedule.ranks:
+        raise ValueError(f"{len(programs)} programs for {schedule.ranks} ranks; each has one")
     steps = [
-        [_step(schedule, rank, n, at, blocking) for n, at in enumerate(program)]
+        [_step(schedule, rank, n, as_instruction(at), blocking) for n, at in enumerate(program)]
         for rank, program in enumerate(programs)
     ]
     return on_paper.lint(steps, "program")
@@ -160,6 +166,9 @@ def lint_messages(
 def _step(schedule: Schedule, rank: int, n: int, at: Instruction, blocking: bool) -> on_paper.Step:
     if at.kind in COMPUTE:
         return on_paper.compute(str(at))
+    if at.kind not in MESSAGES:
+        known = ", ".join((*COMPUTE, *MESSAGES))
+        raise ValueError(f"rank {rank}, step {n + 1} ({at}): {at.kind!r} is none of {known}")
     other = schedule.peer(rank, at)
     if other == rank:  # the next chunk is here too: nothing travels
         return on_paper.compute(str(at))

@@ -5,8 +5,9 @@ Nothing else is assumed: no slots, no waves, no formula. Pure Python, one visit 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 
 from labs.schedules.instructions import (
     BACKWARD,
@@ -35,26 +36,37 @@ class Times:
     backward_weight: Seconds | None = None
 
     def of(self, kind: str, stages: int) -> list[float]:
-        """The time of `kind` on each stage. Raises ValueError for a list of another length."""
+        """The time of `kind` on each stage.
+
+        Raises ValueError for a list of another length, for what is no time, and for a W that takes
+        longer than the whole backward pass.
+        """
         whole = _spread("backward", self.backward, stages)
         if self.backward_weight is None:
             weight = [time / 2 for time in whole]
         else:
             weight = _spread("backward_weight", self.backward_weight, stages)
+            longer = [(w, b) for w, b in zip(weight, whole, strict=True) if w > b * (1 + 1e-9)]
+            if longer:
+                raise ValueError(
+                    f"backward_weight, {longer[0][0]:g}, is a part of backward, and that is "
+                    f"{longer[0][1]:g} only"
+                )
         if kind == FORWARD:
             return _spread("forward", self.forward, stages)
         if kind == BACKWARD:
             return whole
         if kind == BACKWARD_WEIGHT:
             return weight
-        return [b - w for b, w in zip(whole, weight, strict=True)]
+        return [max(0.0, b - w) for b, w in zip(whole, weight, strict=True)]
 
 
 def _spread(name: str, given: Seconds, stages: int) -> list[float]:
-    times = list(given) if isinstance(given, Sequence) else [given] * stages
+    one = isinstance(given, (Real, str)) or not isinstance(given, Iterable)
+    times = [given] * stages if one else list(given)
     if len(times) != stages:
         raise ValueError(f"{name} names {len(times)} times, but there are {stages} stages")
-    if not all(0 <= time < float("inf") for time in times):
+    if not all(isinstance(time, Real) and 0 <= time < float("inf") for time in times):
         raise ValueError(f"{name} must be times of 0 or more; got {given!r}")
     return times
 
@@ -72,14 +84,20 @@ class CannotGoOn(ValueError):
 
 
 def simulate(schedule: Schedule, times: Times | None = None) -> Timeline:
-    """Start and end of every instruction. Raises CannotGoOn for an order that waits for ever."""
-    times = times or Times()
+    """Start and end of every instruction.
+
+    Raises CannotGoOn for an order that waits for ever, ValueError for times that cannot be.
+    """
+    times = Times() if times is None else times
+    for given, kind, how in ((schedule, Schedule, "make(...)"), (times, Times, "Times(...)")):
+        if not isinstance(given, kind):
+            raise ValueError(f"simulate takes a schedule and times; {given!r} is not made by {how}")
     p, stages, m = schedule.ranks, schedule.stages, schedule.micro_batches
     took = {
         kind: times.of(kind, stages)
         for kind in (FORWARD, BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT)
     }
-    message, last = times.message, stages - 1
+    (message,), last = _spread("message", times.message, 1), stages - 1
     # When each stage's forward, and the gradient of its input, is done; None: not yet.
     forward_done: list[list] = [[None] * m for _ in range(stages)]
     gradient_done: list[list] = [[None] * m for _ in range(stages)]
