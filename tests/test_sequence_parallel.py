@@ -11,7 +11,7 @@ import torch.distributed as dist
 from labs import ranks
 from labs.ranks import Run
 from labs.result import Check
-from labs.sequence_parallel import activations, lab, parity
+from labs.sequence_parallel import activations, dropout, figures, lab, masks, parity
 from labs.sequence_parallel.ring_reduce_scatter import reduce_scatter
 from labs.sequence_parallel.shape import Shape
 from solutions import ring_attention as answers
@@ -86,6 +86,21 @@ def test_points_of_the_figure_are_the_measured_ones(four: Whole) -> None:
     points = lab.activation_points(four[0], four[1])
     assert len(points) == len(activations.CASES)
     assert all(point["measured"] == point["formula"] for point in points)
+    drawn = figures.activations(points)
+    assert drawn.png.startswith(b"\x89PNG") and "TP+SP 55,296" in drawn.alt
+    assert "; 0 summands off" in drawn.alt
+    name = next(iter(points[0]["measured"]))
+    more = dict(points[0], measured={**points[0]["measured"], name: 1})
+    assert "; 1 summands off" in figures.activations([more, *points[1:]]).alt
+
+
+@pytest.mark.ranks
+def test_masks_as_text(four: Whole) -> None:
+    """On a 2 x 2 mesh: ranks 0 and 1 alike, 2 and 3 alike, the two pairs not."""
+    rows = masks.shown(four[1], masks.TP, dropout.AFTER_MLP).splitlines()
+    told = [row.split()[2] for row in rows]
+    assert len(told[0]) == 48 and set(told[0]) == {"#", "·"}
+    assert told[0] == told[1] != told[2] == told[3]
 
 
 class KeepsAll(torch.autograd.Function):

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 from labs import ranks
+from labs.ranks import Run
 from labs.sequence_parallel import dropout, parity, ways
 from labs.sequence_parallel.block import block
 from labs.sequence_parallel.shape import Shape
@@ -123,3 +124,12 @@ def together(
         return [torch.cat([v["out"] for v in values], 1)], grads, apart
     grads["x"] = values[-1]["dx"]
     return [v["out"] for v in values], grads, apart
+
+
+def shown(run: Run, name: str, place: str, width: int = 48) -> str:
+    """The first numbers of each rank's mask at a place, a line a rank: # kept, · dropped."""
+    lines = []
+    for rank, value in enumerate(run.values):
+        kept = value[name]["masks"][place].flatten()[:width].tolist()
+        lines.append(f"rank {rank}  " + "".join("#" if one else "·" for one in kept))
+    return "\n".join(lines)
