@@ -1,0 +1,144 @@
+"""The check of ring_forward and ring_backward: values, blocks, bytes, overlap, buffers, memory.
+
+One launch of four ranks holds all jobs: rings of 1 to 4 ranks, some of them groups of this world.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from labs import ranks
+from labs.exercise import FAILED, PASSED, Verdict
+from labs.judging import broke, not_reached
+from labs.ranks.ship import Source
+from labs.ring_attention import hints_broken, hints_values, judge_calls, trial
+from labs.ring_attention.judge_messages import in_flight, memory, overlap, traffic
+from labs.ring_attention.trial_jobs import ring_jobs
+from labs.ring_attention.trial import BACKWARD, FORWARD, Seen
+from labs.ring_attention.trial_reference import Reference
+
+BLOCKS, TRAFFIC, OVERLAP, FLIGHT, MEMORY = (
+    "blocks attended to", "traffic", "overlap", "messages on their way", "largest tensor",
+)  # fmt: skip
+_REST = (BLOCKS, TRAFFIC, OVERLAP, FLIGHT, MEMORY)
+PROPERTIES = {"ring_forward": (*FORWARD, *_REST), "ring_backward": (*BACKWARD, *_REST)}
+
+
+def judge_ring(name: str) -> Callable[[Callable | Source, int], list[Verdict]]:
+    """The judge of ring_forward or of ring_backward."""
+    properties, backward = PROPERTIES[name], name == "ring_backward"
+
+    def judge(function: Callable | Source, seed: int) -> list[Verdict]:
+        jobs = ring_jobs(seed, backward)
+        references = [[Reference(job, ring) for ring in range(len(job.rings))] for job in jobs]
+        given = [[one.results for one in rings] for rings in references] if backward else None
+        try:
+            all_seen = trial.run(function, jobs, given)
+        except ranks.RunFailed as failed:
+            return _broke(properties, failed, jobs)
+        except ValueError as refused:  # it cannot be sent to a rank
+            return not_reached(properties, Verdict(properties[0], FAILED, str(refused)))
+        told: dict[str, Verdict] = {}
+        for seen, rings in zip(all_seen, references, strict=True):
+            for verdict in _verdicts(seen, rings, backward):
+                held = told.get(verdict.name)
+                fails_first = held and held.state == PASSED and verdict.state != PASSED
+                if held is None or fails_first or not held.detail:
+                    told[verdict.name] = verdict
+        return [told[name] for name in properties]
+
+    return judge
+
+
+def _broke(
+    properties: tuple[str, ...], failed: ranks.RunFailed, jobs: list[trial.Job]
+) -> list[Verdict]:
+    """A run without an end: the job at which the ranks stood, the doctor's words, a hint."""
+    numbers = [kept[trial.JOB] for kept in failed.run.kept if kept and trial.JOB in kept]
+    job = jobs[hints_broken.culprit(failed, numbers)] if numbers else None
+    hint = hints_broken.of_failure(failed, job)
+    return broke(properties, failed, hint, str(job or ""))
+
+
+def _verdicts(seen: Seen, rings: list[Reference], backward: bool) -> list[Verdict]:
+    """All properties in one job."""
+    judged = [
+        *(_value(name, seen, rings) for name in (BACKWARD if backward else FORWARD)),
+        _blocks(seen, rings),
+        traffic(TRAFFIC, seen, backward),
+        overlap(OVERLAP, seen, rings, backward),
+        in_flight(FLIGHT, seen),
+        memory(MEMORY, seen, backward),
+    ]
+    judged = [_unchanged(judged[0], seen), *judged[1:]]
+    return [replace(verdict, output=seen.output) for verdict in judged]
+
+
+def _value(name: str, seen: Seen, rings: list[Reference]) -> Verdict:
+    """One of the returned tensors on every rank, place by place."""
+    worst = 0.0
+    for ring, reference in enumerate(rings):
+        for member, told in enumerate(seen.told[ring]):
+            got, want = told[name], reference.expected(member, name)
+            where = f"{seen.job}\n{name} on rank {member} of the ring"
+            if odd := _odd(name, got, want, seen.job):
+                return Verdict(name, FAILED, f"{where}: {odd}", hints_values.of_kind(name, odd))
+            apart, at = distance(got, want)
+            bound = _eps(name, seen.job) * max(want[want.isfinite()].abs().amax().item(), 1e-3) \
+                if want.isfinite().any() else 0.0  # fmt: skip
+            worst = max(worst, apart / bound if bound else 0.0)
+            if not apart <= bound:
+                told_ = (
+                    f"{where}: got {got.flatten()[at]:.6g}, expected {want.flatten()[at]:.6g}; "
+                    f"largest difference {apart:.1e}, bound {bound:.1e}"
+                )
+                hint = hints_values.of_value(name, seen, rings, ring, member)
+                return Verdict(name, FAILED, told_, hint)
+    return Verdict(name, PASSED, f"{seen.job}: on every rank that of the whole sequence")
+
+
+def _odd(name: str, got: torch.Tensor, want: torch.Tensor, job: trial.Job) -> str:
+    if got.shape != want.shape:
+        return f"shape {tuple(got.shape)}, expected {tuple(want.shape)}"
+    if name != "lse" and got.dtype != job.dtype:
+        return f"type {got.dtype}, the inputs are {job.dtype}"
+    if name == "lse" and not (got.is_floating_point() and got.dtype.itemsize >= 4):
+        return f"type {got.dtype}, expected float32 or better"
+    return ""
+
+
+def distance(got: torch.Tensor, want: torch.Tensor) -> tuple[float, int]:
+    """Largest difference and its place; equal infinities are equal, not a number is far away."""
+    apart = (got.double() - want).abs().masked_fill(got == want, 0.0).flatten()
+    at = int(apart.nan_to_num(torch.inf, torch.inf).argmax())
+    return apart[at].nan_to_num(torch.inf).item(), at
+
+
+def _eps(name: str, job: trial.Job) -> float:
+    """Of the largest value. Scores of 1e4 have lost four digits before exp sees them."""
+    if job.dtype == torch.bfloat16:  # the one rounding at the end is at most half of 2^-8
+        return 1e-5 if name == "lse" else 2.0**-8
+    return 1e-12 if job.size == 1 else 1e-9
+
+
+def _blocks(seen: Seen, rings: list[Reference]) -> Verdict:
+    for ring, reference in enumerate(rings):
+        for member, told in enumerate(seen.told[ring]):
+            wrong = judge_calls.fault(reference, member, told["calls"])
+            if wrong:
+                return Verdict(BLOCKS, FAILED, f"{seen.job}\n{wrong.told}", wrong.hint)
+    counts = ", ".join(str(len(told["calls"])) for told in seen.told[0])
+    return Verdict(BLOCKS, PASSED, f"{seen.job}: {counts} calls by rank, each on what is seen")
+
+
+def _unchanged(first: Verdict, seen: Seen) -> Verdict:
+    changed = sorted({name for ring in seen.told for told in ring for name in told["changed"]})
+    if not changed or first.state == FAILED:
+        return first
+    return Verdict(
+        first.name, FAILED, f"{seen.job}\nright, but {' and '.join(changed)} was changed in place",
+        "work on tensors of your own: the caller still needs what it handed in",
+    )  # fmt: skip
