@@ -60,6 +60,7 @@ def check(times: int = 20) -> list[Figure]:
 def _plain_torchrun(script: Path, n: int) -> None:
     """torchrun as one would type it, on loopback: the same interpreter, address and threads."""
     env = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    env["TMPDIR"] = str(script.parent)  # torchrun leaves a folder there
     command = ["--nnodes", "1", "--nproc-per-node", str(n), "--master-addr", "127.0.0.1"]
     command += ["--master-port", str(launching.free_port()), "--local-addr", "127.0.0.1"]
     subprocess.run(

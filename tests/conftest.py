@@ -1,7 +1,10 @@
-"""Shared by the tests: a private folder for runs, and the proof that a run left nothing."""
+"""Shared by the tests: private folders for temporary files, and the proof that nothing is left."""
 
+import atexit
 import os
+import shutil
 import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +12,22 @@ from tests import leftovers
 
 # Two tests at a time do not wait for each other's runs. The tests of the queue name their own.
 os.environ["LABS_QUEUE"] = "off"
+
+# Temporary files of this process, and of all that it starts, go to a folder of its own. pytest's
+# folders (tmp_path) stay where it keeps those of the last three times.
+os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+_OWN = Path(tempfile.mkdtemp(prefix="course-tests-"))
+os.environ["TMPDIR"] = str(_OWN)
+tempfile.tempdir = None
+atexit.register(shutil.rmtree, _OWN, ignore_errors=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_temporary_file_is_left():
+    """After all tests of this process its folder is empty."""
+    yield
+    leftovers.wait_until(lambda: not leftovers.files(_OWN))  # the last kernel is yet to end
+    assert leftovers.files(_OWN) == []
 
 
 @pytest.fixture

@@ -32,6 +32,11 @@ def folders(where: Path) -> list[str]:
     return [path.name for path in where.glob("labs-*")]
 
 
+def files(where: Path) -> list[str]:
+    """All that lies in a folder of temporary files, by name."""
+    return sorted(path.name for path in where.iterdir())
+
+
 def listens(port: int) -> bool:
     """Whether anybody listens on the loopback port."""
     with socket.socket() as probe:

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def make(place, *arguments, **environment):
     done = subprocess.run(
         ["make", "--no-print-directory", *arguments],
         cwd=place,
-        env={"PATH": path, "HOME": str(home), **environment},
+        env={"PATH": path, "HOME": str(home), "TMPDIR": tempfile.gettempdir(), **environment},
         capture_output=True,
         encoding="utf-8",
         timeout=60,
@@ -161,6 +162,7 @@ def jupyterlab(checkout, tmp_path):
                 [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root",
                  "--ServerApp.port=0", f"--ServerApp.root_dir={checkout}", *options],
                 env={"PATH": f"{programs}:{os.defpath}", "HOME": str(home),
+                     "TMPDIR": tempfile.gettempdir(),
                      "JUPYTER_CONFIG_PATH": str(checkout / ".venv" / "etc" / "jupyter")},
                 stdout=out, stderr=out,
             )  # fmt: skip
