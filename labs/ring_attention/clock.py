@@ -20,7 +20,7 @@ import torch.distributed as dist
 
 from labs.ring_attention.places import pairs, seen
 from labs.ring_attention.timeline import BACKWARD, FORWARD
-from labs.ring_attention.watched import TICK, Watch
+from labs.ring_attention.watched import Watch
 
 PAIRS, WHOLE, ALL = "masked halves skipped", "own block whole", "nothing skipped"
 
@@ -59,8 +59,7 @@ class RingClock:
     """One device.
 
     pair: seconds for a pair, forward; backward: how many times as long a pair takes there;
-    watch: of the messages meanwhile, which it looks for while it sleeps; free: from when on, by
-    time.monotonic, it can start.
+    watch: of the messages meanwhile; free: from when on, by time.monotonic, it can start.
     """
 
     pair: float
@@ -97,8 +96,7 @@ class RingClock:
         worked = WORK[self.work](q_places, k_places)
         self.free = end = start + worked * pair
         visible = pairs(q_places, k_places)
-        while (left := end - time.monotonic()) > 0:
-            time.sleep(min(left, TICK) if self.watch.look() else left)
+        time.sleep(max(0.0, end - time.monotonic()))
         self.blocks.append(Worked(phase, k_places, visible, worked, start, end, *under_way))
 
 

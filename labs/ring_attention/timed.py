@@ -22,8 +22,10 @@ from labs.ring_attention.timeline import BACKWARD, FORWARD, Computation, Message
 
 RESIDUAL = 0.004
 """Seconds that a run may take longer than simulated, where messages are small."""
-LARGE = 0.15
-"""And the share of the simulated time, where they are large: their own times vary by as much."""
+LARGE = 0.05
+"""Of the simulated time, the same where messages take their time: packing a block adds to it."""
+HOP = 0.3
+"""How far a message may be off its bytes over the link's rate, as a share."""
 RATIO = 0.05
 """How far a ratio of two measured times may be off its formula, as a share."""
 MS = 1e3
@@ -66,6 +68,7 @@ class Agreement:
     pair: float
     kv: float  # a message of K and V, measured in the same job with nothing computed
     sums: float
+    slow_link: bool  # whether the link is as slow as the job says
     tries: tuple[Try, ...]
 
     @cached_property
@@ -114,7 +117,8 @@ def agreements(jobs: Sequence[Timed], run: Run) -> list[Agreement]:
             wall = max(one["wall"] for one in by_rank)
             tries.append(Try(_measured(by_rank), wall, by_rank))
         pair, kv, sums = (told[0][name] for name in ("pair", "kv", "sums"))
-        found.append(Agreement(job, pair, kv, sums, tuple(tries)))
+        slow = all(one["slow_link"] for one in told)
+        found.append(Agreement(job, pair, kv, sums, slow, tuple(tries)))
     return found
 
 
@@ -143,7 +147,7 @@ def checks(found: Sequence[Agreement]) -> list[Check]:
     for one in found:
         made += _balance(one) if one.job.causal else _under_way(one)
         made.append(_residual(one))
-    return [*made, *_ratios(found), *_saved(found)]
+    return [*made, *_ratios(found), *_saved(found), *_hop(found)]
 
 
 def _listed(numbers: Sequence[int]) -> str:
@@ -208,6 +212,18 @@ def _residual(one: Agreement) -> Check:
         at_most(f"{one.job.name}: wall time beyond the simulated", round(one.residual * MS, 3),
                 round(bound * MS, 3), "ms", "simulator")
     )  # fmt: skip
+
+
+def _hop(found: Sequence[Agreement]) -> list[Check]:
+    """How long a message takes, against the link that it travels over."""
+    one = next((one for one in found if one.slow_link), None)
+    if one is None:
+        return []
+    expected = one.job.block_bytes / one.job.link * MS
+    return [
+        by_clock(near("a message of K and V, nothing computed", round(one.kv * MS, 2),
+                      round(expected, 2), HOP * expected, "ms", "bytes / rate of the link"))
+    ]  # fmt: skip
 
 
 def pairs_of(found: Sequence[Agreement]) -> list[tuple[Agreement, Agreement]]:

@@ -20,10 +20,12 @@ LENGTH = 960
 """Tokens; a multiple of 2c for 2, 3 and 4 ranks."""
 BACKWARD = 2.0
 """A block's backward pass takes so many times as long as its forward pass."""
-FEW, KEYS, WIDTH = 8, 16384, 64
-"""Queries and keys of a rank, and width of a head, where messages shall be large: 8 MiB of K and V
-in fp32. Queries are few, so that merging their results is no work beside a message."""
-FASTER, SLOWER = 1.6, 0.5
+FEW, KEYS, WIDTH = 8, 4096, 64
+"""Queries and keys of a rank, and width of a head, where messages shall take their time: 2 MiB of K
+and V in fp32. Queries are few, so that merging their results is no work beside a message."""
+LINK = 100e6
+"""Bytes a second of the link then; see labs/ring_attention/slow_link.py."""
+FASTER, SLOWER = 2.0, 0.5
 """A block's computation in messages: a message that can be hidden, and one that is too long."""
 
 
@@ -31,10 +33,10 @@ FASTER, SLOWER = 1.6, 0.5
 class Timed:
     """One ring on the first `ranks` ranks, a few tries of it.
 
-    layout: PLAIN or ZIGZAG, causal; None: full attention, K and V as large as KEYS and WIDTH say,
-    forward only. work: of labs/ring_attention/clock.py. seconds: of a rank's share of a causal
-    forward pass were all ranks alike; of_message: instead of it, a block's time in messages of that
-    size. blocking: the ring waits for its messages first.
+    layout: PLAIN or ZIGZAG, causal; None: full attention, forward only, K and V as large as KEYS
+    and WIDTH say, over a link of `link` bytes a second. work: of labs/ring_attention/clock.py.
+    seconds: of a rank's share of a causal forward pass were all ranks alike; of_message: instead of
+    it, a block's time in messages. blocking: the ring waits for its messages first.
     """
 
     name: str
@@ -46,11 +48,17 @@ class Timed:
     blocking: bool = False
     length: int = LENGTH
     keys: int = KEYS
+    link: float | None = None
     tries: int = 3
 
     @property
     def causal(self) -> bool:
         return self.layout is not None
+
+    @property
+    def block_bytes(self) -> int:
+        """Of a message of K and V where they are large; fp32."""
+        return formulas.kv_block_bytes(1, self.ranks * self.keys, 1, WIDTH, 4, self.ranks)
 
     @property
     def pair(self) -> float:
@@ -133,7 +141,7 @@ def jobs(
                 name = "messages waited for first" if blocking else "with overlap"
                 told = f"{name}, a block takes {of_message:g} messages"
                 found.append(Timed(told, ranks, None, of_message=of_message, blocking=blocking,
-                                   keys=keys, tries=tries))  # fmt: skip
+                                   keys=keys, link=LINK, tries=tries))  # fmt: skip
     return found
 
 

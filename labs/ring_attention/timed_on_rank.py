@@ -2,7 +2,7 @@
 
 Wall time is taken outside of ring and device: from a moment that all ranks agree on to the end of
 the rank's own pass. The messages are gloo's, whatever the machine has: a device that sleeps is on
-the CPU.
+the CPU. How long a message takes is measured in the same job, with nothing computed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from labs import ranks
 from labs.pipeline.on_rank import together
 from labs.ring_attention.blocking import blocking
 from labs.ring_attention.clock import RingClock, Worked, passed_round
+from labs.ring_attention.slow_link import slow_link
 from labs.ring_attention.timed_jobs import BACKWARD, FEW, WIDTH, Timed
 from labs.ring_attention.timeline import KV, SUMS
 from labs.ring_attention.watched import Posted, Watch
@@ -40,7 +41,9 @@ def on_rank(jobs: Sequence[Timed], parts: Mapping[str, Callable]) -> list[dict |
     for number, job in enumerate(jobs):
         ranks.step(number + 1, len(jobs))
         part = dist.get_rank() < job.ranks
-        found.append(_Part(job, groups[job.ranks], parts, hops).run() if part else None)
+        with slow_link(job.link) as slow:
+            told = _Part(job, groups[job.ranks], parts, hops).run() if part else None
+        found.append(told and told | {"slow_link": slow})
     return found
 
 

@@ -2,12 +2,14 @@
 
 Every send and receive that Python code starts passes `send` or `recv` of its process group. Inside
 `Watch` those two are noted, and so is each wait. gloo does not say when a message that nobody waits
-for yet is there; but it writes the receiver's buffer from front to back, so the last number tells.
+for yet is there; but it writes the receiver's buffer from front to back, so the last number tells:
+a thread looks at it every millisecond.
 """
 
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ import torch.distributed as dist
 
 SEND, RECEIVE = "send", "recv"
 TICK = 0.001
-"""Seconds: a wait that is shorter was for something that had come already."""
+"""Seconds between two looks; a wait that is shorter was for something that had come already."""
 
 
 @dataclass
@@ -52,12 +54,15 @@ class Watch:
         self.held_until = 0.0  # the end of the last wait that held the rank up
         self._open: list[_Handle] = []  # posted, not waited for
         self._undo: list[tuple[str, Callable]] = []
+        self._coming, self._over = threading.Event(), False
+        self._looking = threading.Thread(target=self._look, daemon=True)
 
     def __enter__(self) -> Watch:
         for name in (SEND, RECEIVE):
             inner = getattr(dist.ProcessGroup, name)
             self._undo.append((name, inner))
             setattr(dist.ProcessGroup, name, self._noted(name, inner))
+        self._looking.start()
         return self
 
     def __exit__(
@@ -65,20 +70,26 @@ class Watch:
     ) -> None:
         while self._undo:
             setattr(dist.ProcessGroup, *self._undo.pop())
+        self._over = True
+        self._coming.set()
+        self._looking.join()
 
     def in_flight(self) -> tuple[int, int]:
         """Sends and receives that were posted and are not waited for yet."""
         ops = [handle.posted.op for handle in self._open]
         return ops.count(SEND), ops.count(RECEIVE)
 
-    def look(self) -> bool:
-        """Note what has come meanwhile. Returns whether something is still to come."""
-        open_ = [h.posted for h in self._open if h.posted.op == RECEIVE]
-        coming = [one for one in open_ if one.arrived is None]
-        for one in coming:
-            if not math.isnan(one.last.item()):
-                one.arrived = time.monotonic()
-        return any(one.arrived is None for one in coming)
+    def _look(self) -> None:
+        """Until the block is over: note what has come."""
+        while self._coming.wait() and not self._over:
+            open_ = [handle.posted for handle in list(self._open)]
+            coming = [one for one in open_ if one.op == RECEIVE and one.arrived is None]
+            if not coming:
+                self._coming.clear()
+            for one in coming:
+                if not math.isnan(one.last.item()):
+                    one.arrived = time.monotonic()
+            time.sleep(TICK)
 
     def waited(self, handle: _Handle) -> None:
         """A handle's wait is over."""
@@ -95,6 +106,8 @@ class Watch:
             self.messages.append(entry)
             handle = _Handle(inner(group, tensors, *rest), entry, self)
             self._open.append(handle)
+            if op == RECEIVE and not self.at_once:
+                self._coming.set()
             if self.at_once and all(self.in_flight()):
                 for one in list(self._open):
                     one.wait()
