@@ -8,6 +8,7 @@ the rank's own, whose keys stand where its queries stand. Anything else goes to 
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 
 from labs.ring_attention.blocks import tiled, tiled_backward
 from labs.ring_attention.places import seen
@@ -38,15 +39,12 @@ def flash(
         return tiled(q, k, v, q_places, k_places)
     first, last, triangle = corner
     exact = torch.promote_types(q.dtype, torch.float32)
-    if first < len(q_places):
-        part = _FORWARD(q[:, :, first:], k[:, :, :last], v[:, :, :last], 0.0, triangle)
-        if first == 0:
-            return part[0].to(exact), part[1]
-    out = torch.zeros_like(q, dtype=exact)
-    lse = torch.full(q.shape[:-1], -torch.inf, dtype=exact)
-    if first < len(q_places):
-        out[:, :, first:], lse[:, :, first:] = part
-    return out, lse
+    if first == len(q_places):
+        return torch.zeros_like(q, dtype=exact), torch.full(q.shape[:-1], -torch.inf, dtype=exact)
+    out, lse = _FORWARD(q[:, :, first:], k[:, :, :last], v[:, :, :last], 0.0, triangle)
+    if first == 0:
+        return out.to(exact), lse
+    return F.pad(out.to(exact), (0, 0, first, 0)), F.pad(lse, (first, 0), value=-torch.inf)
 
 
 def flash_backward(
@@ -59,15 +57,16 @@ def flash_backward(
         return tiled_backward(d_out, q, k, v, out, lse, q_places, k_places)
     first, last, triangle = corner
     exact = torch.promote_types(q.dtype, torch.float32)
-    whole = (0, len(k_places))
-    if first < len(q_places):
-        parts = _BACKWARD(
-            d_out[:, :, first:], q[:, :, first:], k[:, :, :last], v[:, :, :last],
-            out[:, :, first:], lse[:, :, first:].contiguous(), 0.0, triangle,
-        )  # fmt: skip
-        if (first, last) == whole:
-            return tuple(part.to(exact) for part in parts)
-    dq, dk, dv = (torch.zeros_like(x, dtype=exact) for x in (q, k, v))
-    if first < len(q_places):
-        dq[:, :, first:], dk[:, :, :last], dv[:, :, :last] = parts
-    return dq, dk, dv
+    if first == len(q_places):
+        return tuple(torch.zeros_like(x, dtype=exact) for x in (q, k, v))
+    dq, dk, dv = _BACKWARD(
+        d_out[:, :, first:], q[:, :, first:], k[:, :, :last], v[:, :, :last],
+        out[:, :, first:], lse[:, :, first:].contiguous(), 0.0, triangle,
+    )  # fmt: skip
+    rest = len(k_places) - last
+    return _room(dq.to(exact), first, 0), _room(dk.to(exact), 0, rest), _room(dv.to(exact), 0, rest)
+
+
+def _room(part: torch.Tensor, before: int, behind: int) -> torch.Tensor:
+    """A part's gradients (B, h, n, d_h) with zeros for the tokens before and behind it."""
+    return F.pad(part, (0, 0, before, behind)) if before or behind else part
