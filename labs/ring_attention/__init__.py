@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from labs import ranks
 from labs.answers import Missing, reference
 from labs.result import Result
-from labs.ring_attention import accounts, memory, refuse
+from labs.ring_attention import accounts, longest, memory, refuse
 from labs.ring_attention.accounts import BYTES, GRID, LONG, LONGEST, MEMORY
 from labs.ring_attention.grid import LONG_LENGTHS
 from labs.ring_attention.on_rank import on_rank
@@ -43,8 +43,9 @@ def run(
     *,
     only: Iterable[str] | str | None = None,
     length: int | None = None,
-    lengths: Iterable[int] = memory.LENGTHS,
+    lengths: Iterable[int] | None = None,
     long: tuple[int, int] = LONG_LENGTHS,
+    budget: int = longest.BUDGET,
     mode: str | None = None,
     status: bool = True,
     **mine: Callable,
@@ -52,9 +53,10 @@ def run(
     """The lab on `ranks` real ranks, with rings of 1 up to that many.
 
     only: some of SECTIONS; length: tokens of the sequences that are held against one device (None:
-    768, or the next that the ranks can share); lengths: those whose memory is measured; long: the
-    two of "long sequences", one whose error is compared and one on all ranks; mode: "warm" or
-    "cold"; mine: functions of your own, by the name of the exercise, in place of the course's.
+    768, or the next that the ranks can share); lengths: those whose memory is measured (None:
+    2k to 16k); long: the two of "long sequences", one whose error is compared and one on all ranks;
+    budget: bytes a rank that "longest" fills; mode: "warm" or "cold"; mine: functions of your own,
+    by the name of the exercise, in place of the course's.
 
     Raises ValueError, before anything is launched, for what cannot be.
     """
@@ -63,8 +65,9 @@ def run(
     if length is not None:
         refuse.whole(length=length)
         refuse.length(length, ranks, refuse.ZIGZAG)
-    asked = refuse.lengths(lengths, ranks)
+    asked = refuse.lengths(memory.fitting(ranks) if lengths is None else lengths, ranks)
     refuse.lengths(long, 1)
+    refuse.budget(budget)
     unknown = [name for name in mine if name not in PARTS]
     if unknown:
         raise ValueError(f"{unknown[0]!r} is no part of {TOPIC}; its parts are {', '.join(PARTS)}")
@@ -75,7 +78,7 @@ def run(
         result.notes.append(str(missing))
         return result
     begun = time.monotonic()
-    plan = accounts.plan(ranks, sections, length, asked, tuple(long))
+    plan = accounts.plan(ranks, sections, length, asked, tuple(long), budget)
     _launch_sequence(result, ranks, sections, mode, status, mine)
     if plan.full:
         accounts.take_full(

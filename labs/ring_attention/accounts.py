@@ -34,7 +34,7 @@ class Plan:
 
 def plan(
     n: int, sections: Sequence[str], length: int | None, lengths: Sequence[int],
-    long: tuple[int, int] = grid.LONG_LENGTHS,
+    long: tuple[int, int] = grid.LONG_LENGTHS, budget: int = longest.BUDGET,
 ) -> Plan:  # fmt: skip
     """What `n` ranks run for these sections."""
     jobs: list[tuple[str, Job]] = []
@@ -49,7 +49,7 @@ def plan(
         jobs += [(MEMORY, job) for job in memory.ring_jobs(n, lengths)]
         full += memory.full_jobs([T for T in memory.FULL_LENGTHS if max(lengths) >= T])
     if LONGEST in sections:
-        most = longest.longest(n)
+        most = longest.longest(n, budget)
         jobs += [(LONGEST, job) for job in most.ring_jobs]
         full += most.full_jobs
     if BYTES in sections:

@@ -16,7 +16,7 @@ def run_here() -> int:
     parts = {name: reference(f"{TOPIC}.{name}") for name in PARTS}
     with by_hand.joined() as joined:
         n = dist.get_world_size()
-        plan = accounts.plan(n, SECTIONS, None, memory.LENGTHS)
+        plan = accounts.plan(n, SECTIONS, None, memory.fitting(n))
         run = joined.gather(on_rank(parts, [job for _, job in plan.jobs]))
         if run is None:  # not rank 0, which prints
             return 0

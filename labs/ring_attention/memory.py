@@ -30,6 +30,11 @@ WORKSPACE = 1 * MIB
 _FULL = "full attention"
 
 
+def fitting(n: int) -> tuple[int, ...]:
+    """LENGTHS, or the next that `n` ranks can share."""
+    return tuple(-(-length // n) * n for length in LENGTHS)
+
+
 @dataclass(frozen=True)
 class Peak:
     """What one rank held at most, and its largest tensor, in bytes."""

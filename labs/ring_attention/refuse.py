@@ -79,3 +79,10 @@ def lengths(asked: Iterable[int], c: int) -> tuple[int, ...]:
         whole(lengths=tokens)
         length(tokens, c)
     return tuple(sorted(set(asked)))
+
+
+def budget(size: object) -> None:
+    """Bytes a rank for the longest sequence. Raises ValueError below what a kernel takes itself."""
+    least = 4 * 2**20
+    if isinstance(size, bool) or not isinstance(size, int) or size < least:
+        raise ValueError(f"budget must be a whole number of bytes, {least:,} or more, got {size!r}")

@@ -16,7 +16,14 @@ from statistics import median
 import torch
 import torch.distributed as dist
 
-from labs import bubble_math, one_f_one_b, ranks, ranks_and_collectives, tp_linear_pair
+from labs import (
+    bubble_math,
+    one_f_one_b,
+    ranks,
+    ranks_and_collectives,
+    ring_attention,
+    tp_linear_pair,
+)
 from labs.ranks import devices
 from labs.result import Result
 
@@ -32,6 +39,7 @@ SHORT: dict[str, Callable[[], Result]] = {
     "one_f_one_b": lambda: one_f_one_b.run(
         2, only="device clock", micro_batches=(2,), forward=0.002, tries=1, status=False
     ),
+    "ring_attention": lambda: ring_attention.run(2, only="bytes", status=False),
 }
 COMPUTING = ("matmul", "sleep", "one call that holds the interpreter's lock")
 EACH = "all three, one after the other"

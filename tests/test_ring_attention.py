@@ -1,0 +1,265 @@
+"""Notebook 04's lab: the ring against one device, bytes, memory; and what each check must catch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from labs import formulas
+from labs import ring_attention as lab
+from labs.ring_attention import accounts, grid, longest, memory, parity
+from labs.ring_attention.jobs import RING, Job
+from labs.ring_attention.one import one
+from solutions import ring_attention as answers
+from tests.notebooks_in_main import notebook_in_main
+from tests.ring_wrong import dk_stays, local_mask, own_lse, q_heads_travel, rounded, whole_keys
+
+notebook = pytest.fixture(notebook_in_main)
+SMALL = dict(length=48, lengths=(1024, 2048, 4096), long=(96, 128), budget=4 * 2**20, status=False)
+SECTIONS = (lab.GRID, lab.LONG, lab.MEMORY, lab.LONGEST, lab.BYTES)
+
+
+@pytest.fixture(scope="module")
+def result():
+    return lab.run(4, only=SECTIONS, **SMALL)
+
+
+def failing(result) -> str:
+    return "\n".join(check.name for check in result.checks if not check.ok)
+
+
+@pytest.mark.ranks
+class TestRun:
+    def test_every_check_holds(self, result):
+        assert failing(result) == ""
+        names = [check.name for check in result.checks]
+        assert len(names) == len(set(names))
+
+    def test_what_was_held_against_one_device(self, result):
+        held = result.values[lab.GRID]
+        ring = {
+            (one.job.ranks, one.job.mask, one.job.layout, one.job.kv_heads, one.job.dtype)
+            for one in held if one.job.way == RING
+        }  # fmt: skip
+        assert len(ring) >= 4 * 2 * 2 * 3 * 3
+        assert any(one.job.members == (1, 3) for one in held)
+        assert {one.job.way for one in held} == {"ring", "ulysses", "torch"}
+        assert all(len(one.gaps) == 4 for one in held)
+
+    def test_full_attention_holds_what_the_formula_counts_to_the_byte(self, result):
+        for peak in result.values["full peaks"]:
+            assert abs(peak.peak - peak.formula) < 64
+
+    def test_the_ring_grows_as_t_and_full_attention_as_its_square(self, result):
+        line = memory.fit([p for p in result.values["ring peaks"] if p.job.block == "tiled"])
+        assert line.r2 > 0.999
+        square = memory.fit(result.values["full peaks"])
+        assert square.r2 < 0.98
+
+    def test_one_rank_sends_nothing(self):
+        alone = lab.run(1, only=lab.BYTES, **SMALL)
+        assert failing(alone) == "" and alone.ledger.count(op="send") == 0
+
+    def test_odd_ranks(self):
+        assert failing(lab.run(3, only=(lab.GRID, lab.BYTES), **SMALL | dict(lengths=None))) == ""
+
+
+@pytest.mark.ranks
+class TestWrong:
+    """Each wrong ring fails the check that is there for it."""
+
+    @pytest.mark.parametrize(
+        ("wrong", "off"),
+        [
+            (dict(ring_forward=local_mask), {"out", "dq", "dk", "dv"}),
+            (dict(ring_backward=own_lse), {"dq", "dk", "dv"}),
+            (dict(ring_backward=dk_stays), {"dk", "dv"}),
+        ],
+        ids=["local mask", "own lse", "dK, dV stay"],
+    )
+    def test_values(self, wrong, off):
+        held = one(3, length=48, status=False, **wrong).values["held"]
+        assert {gap.name for gap in held.gaps if not gap.ok} == off
+
+    def test_rounding(self):
+        """A ring that merges in bf16 is equal in no sense, and its error grows with c."""
+        wrong = lab.run(2, only=lab.LONG, ring_forward=rounded, **SMALL)
+        assert "long sequences, c=2, fp32" in failing(wrong)
+
+    def test_bytes(self):
+        wrong = lab.run(2, only=lab.BYTES, ring_forward=q_heads_travel, **SMALL)
+        assert "ring, 2 KV heads, float32, c=2: forward" in failing(wrong)
+        assert "ring, 8 KV heads, float32, c=2: forward" not in failing(wrong)
+
+    def test_memory(self):
+        wrong = lab.run(4, only=lab.MEMORY, ring_forward=whole_keys, **SMALL)
+        assert "ring by tiled, T=4096, c=4: peak a rank" in failing(wrong)
+
+
+class TestChecks:
+    """What the checks make of numbers that a ring could have given."""
+
+    def peak(self, scale: float, largest: float = 1.0) -> memory.Peak:
+        job = memory.ring_jobs(4, [8192])[0]
+        right = memory.Peak(job, 0, 0)
+        tile = job.heads * 256 * 2048 * 4
+        return memory.Peak(job, int(right.formula * scale), int(tile * largest))
+
+    def test_a_peak_beyond_the_formula_fails(self):
+        assert all(check.ok for check in memory.checks([self.peak(1.0)]))
+        assert not all(check.ok for check in memory.checks([self.peak(1.2)]))
+
+    def test_a_tensor_beyond_one_tile_fails(self):
+        (bad,) = [c for c in memory.checks([self.peak(1.0, 1.01)]) if not c.ok]
+        assert "largest tensor" in bad.name
+
+    def test_growth(self):
+        def held(c: int, error: float) -> parity.Held:
+            gap = parity.Gap("out", error, 1.0)
+            return parity.Held(Job("x", tuple(range(c)), 48), (gap,) * 4, 1.0)
+
+        (good,) = parity.growth([held(1, 1e-7), held(4, 2e-7)], "x")
+        (bad,) = parity.growth([held(1, 1e-7), held(4, 2.1e-7)], "x")
+        assert good.ok and not bad.ok
+
+    def test_tokens_that_no_rank_holds(self):
+        job = Job("x", (0, 1), 4)
+        with pytest.raises(ValueError, match="do not hold each token once"):
+            parity.assemble(job, [{}, {}], torch.tensor([[0, 1], [1, 2]]))
+
+    def test_bf16_is_not_held_to_a_loose_bound(self):
+        """The bound at each place is a small part of the number there, or of what it is made of."""
+        from labs.ring_attention.bf16 import bf16_bounds
+
+        job = Job("x", (0,), 48, dtype=torch.bfloat16)
+        whole = parity.Wholes().of(job)
+        bounds = bf16_bounds(job, whole)
+        for name, tensor in whole.items():
+            assert bounds[name].max() < 0.05 * tensor.abs().max()
+
+
+class TestFormulas:
+    def test_bytes(self):
+        place = (2, 48, 2, 16, 4, 4)
+        assert formulas.kv_block_bytes(*place) == 2 * 2 * 12 * 2 * 16 * 4
+        assert formulas.ring_forward_bytes(*place) == 3 * 6144
+        assert formulas.ring_backward_bytes(*place) == 3 * 6144 + 4 * 6144
+        assert formulas.ring_backward_bytes(*place, own_stays=True) == 6 * 6144
+        half = (2, 48, 2, 16, 2, 4)
+        assert formulas.ring_backward_bytes(*half) == 3 * 3072 + 4 * 6144
+        assert formulas.ring_backward_bytes(2, 48, 2, 16, 4, 1) == 0
+        assert formulas.ring_forward_bytes(2, 48, 2, 16, 4, 1) == 0
+
+    def test_what_fits(self):
+        for budget in (2**22, 2**24, 2**26):
+            full = formulas.longest_full(budget, 1, 4, 32, 4)
+            assert formulas.full_attention_peak(1, full, 4, 32, 4) <= budget
+            assert formulas.full_attention_peak(1, full + 1, 4, 32, 4) > budget
+            ring = formulas.longest_ring(budget, 1, 4, 32, 4, 4, 4)
+            assert formulas.ring_peak(1, ring, 4, 32, 4, 4) <= budget
+            assert formulas.ring_peak(1, ring + 4, 4, 32, 4, 4) > budget
+
+    def test_the_figures_of_the_lesson(self):
+        assert formulas.full_attention_peak(1, 8192, 4, 32, 4) / 2**30 == pytest.approx(
+            3.1, abs=0.1
+        )
+        assert formulas.ring_peak(1, 8192, 4, 32, 4, 4, 256) / 2**20 < 40
+        assert formulas.ring_peak(1, 8192, 4, 32, 4, 4) / 2**20 < 16
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("asked", "words"),
+        [
+            (dict(length=50), "50 tokens .* 4 ranks: 50 % 4 = 2; 48 or 52 tokens would do"),
+            (dict(length=2), "4 tokens would do"),
+            (dict(length=52, layout="zigzag"), "two chunks each: 52 % 8 = 4; 48 or 56"),
+            (dict(mask="sliding"), "'sliding' .* would have to travel with the keys"),
+            (dict(layout="stripes"), "'stripes' .* 'plain' and 'zigzag'"),
+            (dict(kv_heads=3), "8 query heads cannot share 3 KV heads: .* 1, 2, 4, 8"),
+            (dict(way="ulysses", kv_heads=2), "2 KV heads.* 2 % 4 = 2.* 1 or 2 ranks work"),
+            (dict(way="tree"), "'tree' .* 'ring' and 'ulysses'"),
+            (dict(block="cudnn"), "'cudnn' .* matmul, tiled, flash"),
+            (dict(heads=0), "heads must be a whole number from 1 on, got 0"),
+            (dict(length=4.0), "length must be a whole number from 1 on, got 4.0"),
+            (dict(dtype=torch.int8), "torch.int8"),
+            (dict(ranks=1000), "1000 ranks"),
+            (dict(ring=len), "'ring' is no part"),
+        ],
+    )
+    def test_one(self, asked, words, monkeypatch):
+        monkeypatch.setattr("labs.ranks.launching.launch", lambda *a, **k: pytest.fail("launched"))
+        with pytest.raises(ValueError, match=words):
+            one(**{"ranks": 4, **asked})
+
+    @pytest.mark.parametrize(
+        ("asked", "words"),
+        [
+            (dict(only="speed"), "'speed' is no section"),
+            (dict(only=()), "only must name sections"),
+            (dict(length=50), "48 or 56 tokens would do"),
+            (dict(lengths=()), "lengths must be numbers of tokens"),
+            (dict(lengths=(1023,)), "1023 tokens cannot be shared by 4 ranks"),
+            (dict(budget=1000), "budget must be .* 4,194,304 or more, got 1000"),
+            (dict(long=(0, 1)), "must be a whole number from 1 on, got 0"),
+            (dict(ring=len), "'ring' is no part of ring_attention"),
+        ],
+    )
+    def test_run(self, asked, words):
+        with pytest.raises(ValueError, match=words):
+            lab.run(4, **asked)
+
+
+class TestFigures:
+    def test_peaks_and_errors(self, result):
+        from labs.ring_attention import figures
+
+        told = figures.peaks(result).alt
+        assert "full attention, one device: T=1024 50.0 MiB (formula 50.0)" in told
+        assert "ring, fused kernel: T=1024" in told
+        assert "c=4: " in figures.errors(result).alt
+        assert result.plot().png == figures.peaks(result).png
+
+    def test_nothing_measured(self):
+        from labs.ring_attention import figures
+
+        empty = lab.Result(lab.TOPIC, {})
+        for draw, section in ((figures.peaks, lab.MEMORY), (figures.errors, lab.LONG)):
+            with pytest.raises(ValueError, match=section):
+                draw(empty)
+
+    def test_ring_or_all_to_all(self):
+        from labs.ring_attention import figures
+
+        told = figures.ring_or_all_to_all(4).alt
+        assert "Ring: 1 KV heads 0.75" in told and "All-to-all: 4 KV heads" in told
+
+
+def test_the_grid_has_every_combination_on_any_number_of_ranks():
+    assert {job.ranks for job in grid.grid(6)} == {1, 2, 3, 4, 6}
+    assert all(job.length % (2 * job.ranks) == 0 for job in grid.grid(6))
+    assert grid.fitting(768, 4) == 768 and grid.fitting(768, 5) == 770
+
+
+def test_the_longest_is_tried_beyond_as_well():
+    found = longest.longest(4)
+    assert [job.length for job in found.full_jobs][0] == found.full < found.full_jobs[1].length
+    assert [job.length for job in found.ring_jobs][0] == found.ring < found.ring_jobs[1].length
+
+
+def test_without_answers_it_says_so(monkeypatch):
+    from labs import answers as looked_up
+
+    def missing(name, mine=None):
+        raise looked_up.Missing(f"{name} is missing")
+
+    monkeypatch.setattr(lab, "reference", missing)
+    assert lab.run(4, only=lab.BYTES).notes == ["ring_attention.merge_partials is missing"]
+
+
+def test_the_plan_holds_each_section():
+    plan = accounts.plan(4, SECTIONS, 48, (2048,))
+    assert {name for name, _ in plan.jobs} == set(SECTIONS)
+    names = [job.name for _, job in plan.jobs]
+    assert len(names) == len(set(names))
+    assert answers.ring_bytes(2, 48, 2, 16, 4, 4) == formulas.ring_forward_bytes(2, 48, 2, 16, 4, 4)
