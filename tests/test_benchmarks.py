@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import endurance, hub
+from benchmarks import endurance, hub, ring
 from benchmarks.figure import Figure, table
 
 
@@ -79,6 +79,32 @@ def test_what_grows_is_noticed(tmp_path):
         "open files of the kernel: growth",
         "temporary files: growth",
     }
+
+
+@pytest.mark.ranks
+def test_the_rings_are_compared_round_by_round():
+    """The short form of `python -m benchmarks ring`: what is measured, what is judged."""
+    figures = {f.name: f for f in ring.against_torch(c=2, lengths=(64,), rounds=4)}
+    ratios = [name for name, figure in figures.items() if figure.bound is not None]
+    assert ratios == [f"ring, c=2 T=64: by hand ÷ torch, {way}" for way in ("plain", "zigzag")]
+    assert [figures[name].bound for name in ratios] == [1.05, 1.05]
+    for way in ("plain", "zigzag"):
+        ours, torchs = (figures[f"ring, c=2 T=64: {who}, {way}"] for who in ("by hand", "torch"))
+        each = [a / b for a, b in zip(ours.samples, torchs.samples, strict=True)]
+        assert figures[f"ring, c=2 T=64: by hand ÷ torch, {way}"].samples == each
+        assert len(each) == 4
+    assert len(figures["ring, c=2 T=64: matmul block, plain"].samples) == 1
+
+
+def test_rings_that_differ_are_not_compared():
+    import torch
+
+    one = [torch.zeros(2, 3) for _ in ring.NAMES]
+    ring.same("plain", one, [x + 1e-6 for x in one])
+    for wrong in (1e-3, torch.nan):
+        other = [*one[:2], one[2] + wrong, one[3]]
+        with pytest.raises(ValueError, match="dk of the two rings, plain, differ by"):
+            ring.same("plain", one, other)
 
 
 @pytest.mark.ranks
