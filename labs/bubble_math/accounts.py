@@ -10,7 +10,7 @@ from labs.pipeline import agreement as agreeing
 from labs.pipeline.agreement import Agreement
 from labs.pipeline.orders import schedules
 from labs.ranks.run import Run
-from labs.result import Check, at_least, at_most, by_clock, equal
+from labs.result import Check, at_least, by_clock, equal
 
 LESSON = ((4, 4), (4, 32), (4, 64), (8, 32))
 """(p, m) of the figures 42.9, 8.6, 4.5 and 17.9 %."""
@@ -53,8 +53,7 @@ def _uneven(one: Agreement) -> list[Check]:
     best = one.best
     label = f"uneven, {one.job.name}"
     made = [
-        at_most(f"{label}: wall time beyond the simulated", round(best.residual * 1e3, 3),
-                agreeing.RESIDUAL * 1e3, "ms", "simulator"),
+        agreeing.beyond(one, label),
         at_least(f"{label}: the formula for equal stages is off by",
                  round(1 - one.formula / best.wall, 3), 0.05, "of the time", "Huang et al. 2019"),
     ]  # fmt: skip

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from labs import formulas
-from labs.one_f_one_b.jobs import CLOCK, COMPUTE, FIXED_BATCH, STORED, Orders, Planned, chunks
+from labs.one_f_one_b.jobs import (
+    CLOCK,
+    COMPUTE,
+    FIXED_BATCH,
+    FULL,
+    LET_GO,
+    STORED,
+    Orders,
+    Planned,
+    chunks,
+)
 from labs.pipeline import agreement as agreeing
 from labs.pipeline.agreement import Agreement, agreement
 from labs.ranks.run import Run
@@ -85,7 +95,7 @@ def _listed(numbers: Sequence[int]) -> str:
 
 
 def _bytes(planned: Sequence[Planned], run: Run) -> list[Check]:
-    """Bytes follow the count: at a fixed micro-batch, and at a fixed batch."""
+    """Bytes follow the count, at a fixed micro-batch and at a fixed batch, and nothing else."""
     of = {one.job.name: (one, n) for n, one in enumerate(planned) if one.section == STORED}
     if not of:
         return []
@@ -108,6 +118,14 @@ def _bytes(planned: Sequence[Planned], run: Run) -> list[Check]:
                  round((many[rank] - other[rank]) / each, 2), less, _PART, "micro-batches",
                  "m - min(m, p - s)")
         )  # fmt: skip
+    few, many = (peak(f"{LET_GO} m={m}") for m in (2 * p, FULL * p))
+    message = of[f"{LET_GO} m={2 * p}"][0].job.message_bytes
+    found += [
+        near(f"1F1B, m={FULL * p} beside m={2 * p}, rank {rank}: more bytes",
+             round((many[rank] - few[rank]) / message, 2), 0, 1, "messages",
+             "what was sent and received is let go")
+        for rank in range(p)
+    ]  # fmt: skip
     for name, ratio in (("GPipe", 1.0), ("1F1B", min(16, p) / 16 * 4 / min(4, p))):
         first, last = (peak(f"batch of {FIXED_BATCH}: {name} m={m}")[0] for m in (4, 16))
         found.append(

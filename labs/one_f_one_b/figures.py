@@ -87,7 +87,7 @@ def stored(result: Result, only: Sequence[str] = ()) -> Picture:
     only: names of schedules, as "gpipe" and "one_f_one_b" (none: all). A chunk is a v-th of a
     stage. Raises ValueError where it was not measured.
     """
-    known = [one for one in _peaks(result) if not one.one.job.name.startswith("batch of")]
+    known = [one for one in _peaks(result) if one.one.job.name.startswith("stored: ")]
     most = max(one.one.job.schedule.micro_batches for one in known)
     shown = [one for one in known if one.one.job.schedule.micro_batches == most]
     shown = [one for one in shown if not only or one.one.name in only]

@@ -22,6 +22,9 @@ SLOTS, CLOCK, COMPUTE, STORED, GRADIENTS, TORCH, COPIES = (
 SECTIONS = (SLOTS, CLOCK, COMPUTE, STORED, GRADIENTS, TORCH, COPIES)
 FIXED_BATCH = 32
 """Sequences of the batch that is cut into more and more micro-batches."""
+FULL = 6
+"""Micro-batches a rank of the step that must store no more than one of 2p: what is sent is gone."""
+LET_GO = "sent and let go: 1F1B"
 SLOW = ("gpipe", "one_f_one_b")
 """Run with messages that take time: then the two do not take the same."""
 CLOCKED = ("one_f_one_b", "interleaved", "zero_bubble")
@@ -134,6 +137,10 @@ def _stored(orders: Orders, p: int) -> list[Planned]:
             job = Job(f"stored: {schedule.name} m={m}", schedule, None, storing(p), rows=2,
                       dtype=torch.float32, memory=True)  # fmt: skip
             found.append(Planned(STORED, name, job))
+    for m in (2 * p, FULL * p):
+        job = Job(f"{LET_GO} m={m}", orders.one("one_f_one_b", p, m), None, storing(p), rows=2,
+                  dtype=torch.float32, memory=True)  # fmt: skip
+        found.append(Planned(STORED, "one_f_one_b", job))
     for name in ("gpipe", "one_f_one_b"):
         for m in (4, 8, 16):
             schedule = orders.one(name, p, m)

@@ -26,6 +26,8 @@ def held(
         gaps = equality.gaps(got, whole.gradients, eps)
         scale = max(gradient.abs().max().item() for gradient in whole.gradients.values())
         far = max(gap.difference for gap in gaps) / scale
-        found.append(at_most(f"{label}: gradients apart", far, eps, "of the largest", "one device"))
+        found.append(
+            at_most(f"{label}: gradients differ by", far, eps, "of the largest", "one device")
+        )
     apart = abs(loss - whole.loss) / abs(whole.loss)
-    return [*found, at_most(f"{label}: loss apart", apart, eps, "of the loss", "one device")]
+    return [*found, at_most(f"{label}: loss differs by", apart, eps, "of the loss", "one device")]
