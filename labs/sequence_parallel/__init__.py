@@ -6,8 +6,9 @@
 Where tensor parallelism has f (all-reduce backward) and g (all-reduce forward), there are now an
 all-gather and a reduce-scatter: the same bytes, and a t-th of the activations outside the regions.
 
-  block.py       the layer, written once        ways.py         how it enters and leaves a region
-  gradients.py   norms and biases: a sum        dropout.py      who draws which mask
-  kept.py        what backward needs, counted   activations.py  the bytes of it, with recompute
-  lab.py         what runs on the ranks, and its checks
+  block.py        the layer, written once        ways.py     how it enters and leaves a region
+  gradients.py    norms and biases: a sum        dropout.py  who draws which mask
+  kept.py         what backward needs, counted   ring_reduce_scatter.py  by sends and receives
+  lab.py          the sections: parity.py, masks.py, activations.py, each with its checks
+  judge.py        the exercise: exercise_case.py its inputs, faults.py its hints
 """
