@@ -43,8 +43,8 @@ class Panel:
         return self.timeline.makespan if self.wall is None else self.wall
 
 
-def gantt(panels: Sequence[Panel], alt: str) -> Picture:
-    """The panels under one another on one axis of time."""
+def gantt(panels: Sequence[Panel], note: str, alt: str) -> Picture:
+    """The panels under one another on one axis of time; note: stands below."""
     heights = [panel.timeline.ranks for panel in panels]
     drawn = figure.empty(_WIDTH, _ROW * sum(heights) + _REST * len(panels) + 0.75)
     axes = drawn.subplots(len(panels), 1, sharex=True, height_ratios=heights, squeeze=False)[:, 0]
@@ -55,7 +55,7 @@ def gantt(panels: Sequence[Panel], alt: str) -> Picture:
         ax.set_title(panel.title, fontsize=9, loc="left", pad=3)
         ax.tick_params(labelsize=8)
     axes[-1].set_xlim(0, end * 1.01)
-    axes[-1].set_xlabel("ms", fontsize=9)
+    axes[-1].set_xlabel(f"ms   ({note})", fontsize=9)
     keys = _legend(panels)
     drawn.legend(handles=keys, loc="outside upper center", ncols=len(keys), fontsize=8,
                  frameon=False, handlelength=1.8, columnspacing=1.2)  # fmt: skip

@@ -17,7 +17,7 @@ from labs.ring_attention.timed import Agreement, pairs_of
 from labs.ring_attention.timed_jobs import FASTER
 from labs.ring_attention.timeline import RingTimeline
 
-_NOTE = "simulated devices, real messages"
+_NOTE = "measured: simulated devices, real messages"
 
 
 def balance(found: Sequence[Agreement], ranks: int | None = None, work: str = PAIRS) -> Picture:
@@ -34,6 +34,7 @@ def balance(found: Sequence[Agreement], ranks: int | None = None, work: str = PA
     said = f"{panels[-1].title}; plain / zigzag = {ratio:.2f}, formula {expected:.2f}"
     return gantt(
         [*panels[:-1], replace(panels[-1], title=said)],
+        _NOTE,
         f"Who works on which block when, in a causal step forward and backward on "
         f"{plain.job.ranks} ranks, {work}. {told}. Plain over zigzag: {ratio:.2f}, formula "
         f"{expected:.2f}. Devices are simulated, messages real.",
@@ -58,12 +59,14 @@ def overlap(found: Sequence[Agreement], of_message: float = FASTER) -> Picture:
     )  # fmt: skip
     names = ("messages meanwhile", "messages first")
     told = "; ".join(_told(one, name) for one, name in zip(both, names, strict=True))
+    slow = both[0].slow_link
+    link = f" over a link of {both[0].job.link / 1e6:.0f} MB/s" if slow else " over loopback"
     return gantt(
         _panels(list(zip(names, both, strict=True))),
+        f"{_NOTE}{link}",
         "Who works on which block when, and when its messages were on their way, in a forward "
         f"pass of full attention on {both[0].job.ranks} ranks; a block takes {of_message:g} "
-        f"messages. "
-        f"{told}. Devices are simulated, messages real.",
+        f"messages. {told}. Devices are simulated, messages real{link}.",
     )
 
 
@@ -119,7 +122,7 @@ def _panels(named: Sequence[tuple[str, Agreement]]) -> list[Panel]:
         made += [
             Panel(_title(f"{name}, simulated", simulated, simulated.makespan), simulated,
                   one.formula),
-            Panel(_title(f"{name}, measured ({_NOTE})", measured, one.best.wall)
+            Panel(_title(f"{name}, measured", measured, one.best.wall)
                   + f", residual {one.residual * MS:+.1f} ms",
                   measured, one.formula, one.best.wall),
         ]  # fmt: skip
