@@ -56,6 +56,9 @@ free=$(( $(df -Pk . | awk 'NR == 2 { print $4 }') / 1024 ))
 [ "$free" -ge "$need" ] || stop \
     "The course needs $need MB here and $free MB are free. Make room, or clone to another disk."
 
+# pip asks a rustc that it finds for its version, and one of rustup's begins a ~/.rustup to answer.
+[ -e "${RUSTUP_HOME:-${HOME:-}/.rustup}" ] || export RUSTUP_HOME="$PWD/$VENV/rustup"
+
 # Install, in one run of pip's resolver, so that no package can pull in another torch first.
 if [ ! -x "$VENV/bin/python" ] || [ "$(head -n 1 "$STAMP" 2>/dev/null)" != "$(pwd)" ]; then
     echo "Creating .venv with $PYTHON ($version)"
@@ -64,8 +67,6 @@ fi
 rm -f "$STAMP"
 echo "Installing the course and the versions it was tested with (torch is the large one)"
 log=$VENV/setup.log
-# pip asks a rustc that it finds for its version, and one of rustup's begins a ~/.rustup to answer.
-[ -e "${RUSTUP_HOME:-${HOME:-}/.rustup}" ] || export RUSTUP_HOME="$PWD/$VENV/rustup"
 "$VENV/bin/python" -m pip install --no-input --disable-pip-version-check --progress-bar off \
     -c constraints.txt -e '.[test]' 2>&1 | tee "$log" | grep --line-buffered -v 'already satisfied'
 if [ "${PIPESTATUS[0]}" -ne 0 ]; then

@@ -45,14 +45,14 @@ def make(place, *arguments, **environment):
 def fake_python(place, version, missing=""):
     """A program that answers as a Python of that version, with a module missing.
 
-    It makes a virtual environment of itself, and as pip it says where rustup would write.
+    It makes a virtual environment of itself, and where pip runs it says where rustup would write.
     """
     program = place / "fake-python"
     program.write_text(
-        f'#!/bin/sh\ncase "$*" in\n  *version_info*) echo "{version}" ;;\n'
+        f'#!/bin/sh\ncase "$*" in\n  *version_info*) echo "{version}"; exit ;;\n'
         f'  *"import {missing or "nothing"}"*) exit 1 ;;\n'
         '  *"venv --clear"*) mkdir -p "$4/bin" && cp "$0" "$4/bin/python" ;;\n'
-        '  *"pip install"*) echo "rustup: $RUSTUP_HOME" ;;\nesac\n'
+        '  *"pip install"*) ;;\n  *) exit 0 ;;\nesac\necho "rustup: $RUSTUP_HOME"\n'
     )
     program.chmod(0o755)
     return "./fake-python"
@@ -132,7 +132,7 @@ def test_nothing_is_begun_for_rustup_in_the_home(checkout):
     """pip asks rustc for its version; where rustup has no folder yet it gets one in .venv."""
     python = fake_python(checkout, "3.12")
     status, output = make(checkout, "setup", f"PYTHON={python}")
-    assert status == 0 and f"rustup: {checkout}/.venv/rustup" in output
+    assert status == 0 and output.count(f"rustup: {checkout}/.venv/rustup\n") == 2  # venv, pip
     assert list((checkout / "home").iterdir()) == []
 
 
