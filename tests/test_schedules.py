@@ -106,6 +106,10 @@ def test_any_times_respect_every_dependency(seed, p, groups, v):
     )
     done = simulate(schedule, times)
     assert violations(done, times.message) == []
+    for span in done.spans():  # and each takes its stage's own time
+        took = times.of(span.instruction.kind, schedule.stages)
+        stage = schedule.stage(span.rank, span.instruction.chunk)
+        assert span.end - span.start == pytest.approx(took[stage], rel=1e-9)
     n = draw.randrange(len(schedule.orders[p - 1]))
     if done.starts[p - 1][n] > 0:  # the same, one instruction earlier than it can be
         starts = [list(row) for row in done.starts]

@@ -67,29 +67,29 @@ def shares(p_values: Sequence[int] = (2, 4, 8, 16), m_max: int = 256) -> Picture
         )
     for p in p_values:
         formulas.bubble_share(p, m_max)  # refuses what cannot be
-    drawn, (ax,) = figure.axes(8.0, 4.2)
+    drawn, (ax,) = figure.axes(8.0, 4.8)
     ms = [m_max ** (step / 120) for step in range(121)]
     for n, p in enumerate(p_values):
         colour = COLOURS[n % len(COLOURS)]
         ax.plot(ms, [(p - 1) / (m + p - 1) for m in ms], color=colour, lw=1.8, label=f"p={p}")
         ax.plot(ms, [(p - 1) / m for m in ms], color=colour, lw=1, ls="--")
+    ax.plot([], [], color="0.4", lw=1.8, label="÷ total time, (p-1)/(m+p-1)")
+    ax.plot([], [], color="0.4", lw=1, ls="--", label="÷ ideal time, (p-1)/m")
     for times, style in ((4, ":"), (8, "-.")):
         many = [p_values[0] + (p_values[-1] - p_values[0]) * step / 60 for step in range(61)]
         line = [(times * p, (p - 1) / (times * p + p - 1)) for p in many if times * p <= m_max]
         if line:
-            ax.plot(*zip(*line, strict=True), color="black", lw=1.3, ls=style)
-            ax.annotate(f"m = {times}p", line[-1], xytext=(5, 4), textcoords="offset points",
-                        fontsize=8)  # fmt: skip
+            ax.plot(*zip(*line, strict=True), color="black", lw=1.3, ls=style,
+                    label=f"m = {times}p, ÷ total time")  # fmt: skip
     told = _lesson(ax, p_values, m_max)
     ax.axhline(0.1, color="black", lw=0.8)
-    ax.text(1.02, 0.107, "10 %", fontsize=8)
+    ax.text(1.02, 0.107, "10%", fontsize=8)
     ax.set(xscale="log", xlim=(1, m_max), ylim=(0, 1), xlabel="micro-batches m")
     ax.xaxis.set_major_locator(FixedLocator([2**k for k in range(12) if 2**k <= m_max]))
     ax.xaxis.set_major_formatter(lambda m, _: f"{m:g}")
     ax.xaxis.set_minor_locator(NullLocator())
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    ax.set_title("Solid: bubble ÷ total time, (p-1)/(m+p-1).  Dashed: bubble ÷ ideal time, (p-1)/m",
-                 fontsize=9.5)  # fmt: skip
+    ax.set_title("The bubble by both definitions; marked: the lesson's figures", fontsize=10)
     ax.legend(frameon=False, fontsize=8.5)
     rules = "; ".join(
         f"p={p}: {formulas.bubble_share(p, 4 * p):.1%} at m=4p, "
@@ -110,9 +110,11 @@ def _lesson(ax: object, p_values: Sequence[int], m_max: int) -> str:
             share = formulas.bubble_share(p, m)
             n = list(p_values).index(p) % len(COLOURS)
             ax.plot(m, share, MARKERS[n], color=COLOURS[n], mec="black", ms=7, zorder=4)
-            where = (6, 6) if share > 0.07 else (8, 1)  # not on the line at 10 %
-            ax.annotate(f"{share:.1%}", (m, share), xytext=where, textcoords="offset points",
-                        fontsize=8.5)  # fmt: skip
+            close = share < 0.07  # lines lie close there: beside them, with a line to the mark
+            ax.annotate(f"{share:.1%}", (m, share), xytext=(4, 74) if close else (6, 7),
+                        textcoords="offset points", fontsize=8.5, zorder=5,
+                        arrowprops=dict(arrowstyle="-", lw=0.7, shrinkB=4) if close else None,
+                        bbox=dict(facecolor="white", edgecolor="none", pad=0.8))  # fmt: skip
             told.append(f"p={p}, m={m}: {share:.1%}")
     return f"Marked: {', '.join(told)}. " if told else ""
 

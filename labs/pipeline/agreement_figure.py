@@ -70,7 +70,7 @@ def _shares(ax: Axes, n: int, name: str, of_kind: Sequence[Agreement]) -> None:
     """The formula as a line over all m, and a hollow and a filled mark where it was run."""
     colour, marker = COLOURS[n % len(COLOURS)], MARKERS[n % len(MARKERS)]
     ms = [one.job.schedule.micro_batches for one in of_kind]
-    steps = [ms[0] + (ms[-1] - ms[0]) * step / 60 for step in range(61)]
+    steps = [ms[0] * (ms[-1] / ms[0]) ** (step / 60) for step in range(61)]  # even on a log axis
     ax.plot(steps, [_formula(of_kind[0], m) for m in steps], color=colour, lw=1.2,
             ls=("-", "--", "-.", ":")[n % 4], label=f"{name}: formula")  # fmt: skip
     ax.plot(ms, [one.best.simulated.bubble_share for one in of_kind], marker, ms=10, mfc="none",

@@ -41,7 +41,7 @@ _LOOK = {  # name, colour, hatch, colour of the number
 _BUBBLE = dict(facecolor="0.95", hatch="xxx", edgecolor="0.82")
 # Inches. The places are worked out here: to have them found takes longer than to draw.
 _WIDTH, _LEFT, _RIGHT = 9.0, 0.62, 0.12
-_LEGEND, _LINE, _ROW, _GAP, _STORED, _FOOT = 0.3, 0.17, 0.36, 0.12, 0.62, 0.48
+_LEGEND, _LINE, _ROW, _GAP, _STORED, _FOOT = 0.3, 0.17, 0.36, 0.12, 0.75, 0.48
 _LETTERS = (6.5, 4.8)  # points: as wished, and the smallest that can be read
 _HALF = 0.42  # of a box's height
 _MOST_NUMBERS = 1200  # boxes that still get their micro-batch's number
@@ -246,18 +246,20 @@ def _legend(shown: Sequence[Timeline], marked: bool) -> list:
 def _stored(ax: Axes, timeline: Timeline, scale: float) -> None:
     zero = min((start[0] for start in timeline.starts if start), default=0.0)
     last, most = timeline.schedule.ranks - 1, 0
+    looped = timeline.schedule.chunks > 1
     for rank, colour, style in ((0, BLUE, "-"), (last, ORANGE, "--")):
-        changes = timeline.stored(rank)
-        counts = [count for _, count in changes]
-        most = max([most, *counts])
-        times = [(t - zero) * scale for t, _ in changes]
-        ax.step(times, counts, where="post", color=colour, linestyle=style, lw=1.6,
-                label=f"rank {rank}: at most {max(counts, default=0)}")  # fmt: skip
+        # Where one is let go as the next begins, the count stays: no dip of no length.
+        changes = dict(timeline.stored(rank))
+        peak = timeline.peak_stored(rank)
+        most = max(most, peak)
+        times = [(t - zero) * scale for t in changes]
+        ax.step(times, list(changes.values()), where="post", color=colour, linestyle=style, lw=1.6,
+                label=f"rank {rank}: at most {peak}{' chunks' if looped else ''}")  # fmt: skip
         if last == 0:
             break
     ax.set_ylim(0, 1.6 * max(1, most))  # room for the legend
     ax.yaxis.set_major_locator(MaxNLocator(3, integer=True))
-    ax.set_ylabel("stored", fontsize=8)
+    ax.set_ylabel("chunks\nstored" if looped else "stored", fontsize=8)
     ax.legend(fontsize=7.5, loc="upper right", ncols=2, frameon=False, borderaxespad=0.1)
 
 
