@@ -65,9 +65,9 @@ RINGS = {
 def rings(jobs: Sequence[Timed], names: Sequence[str]) -> list[list]:
     """On a rank: the jobs once with the answers, then with each of these forward passes."""
     whole = dict(ring_forward=answers.ring_forward, ring_backward=answers.ring_backward)
-    found = [on_rank(jobs, whole)]
+    found = [on_rank(whole, jobs)]
     for name in names:
-        found.append(on_rank(jobs, whole | {"ring_forward": RINGS[name]}))
+        found.append(on_rank(whole | {"ring_forward": RINGS[name]}, jobs))
     return found
 
 

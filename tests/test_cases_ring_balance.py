@@ -30,7 +30,7 @@ def test_plain_runs_are_uneven_and_zigzag_is_even_on_ranks():
     """Counted by the places that reach a rank's attention, forward and backward."""
     todo = [one for one in jobs(C, (ZIGZAG_SECTION,), seconds=0.004, tries=1) if one.ranks == C]
     parts = {n: reference(f"ring_attention.{n}") for n in ("ring_forward", "ring_backward")}
-    found = agreements(todo, ranks.launch(on_rank, C, args=(todo, parts), status=False))
+    found = agreements(todo, ranks.launch(on_rank, C, args=(parts, todo), status=False))
     for one in found:
         blocks = [len(one.best.blocks(rank)) for rank in range(C)]
         assert blocks == ([1, 2, 3, 4] if one.job.layout == PLAIN else [4] * C)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import torch
 
@@ -36,7 +36,8 @@ class Timed:
     layout: PLAIN or ZIGZAG, causal; None: full attention, forward only, K and V as large as KEYS
     and WIDTH say, over a link of `link` bytes a second. work: of labs/ring_attention/clock.py.
     seconds: of a rank's share of a causal forward pass were all ranks alike; of_message: instead of
-    it, a block's time in messages. blocking: the ring waits for its messages first.
+    it, a block's time in messages. blocking: the ring waits for its messages first. held: (c, n)
+    places of the tokens of each rank, where the attention is causal.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Timed:
     keys: int = KEYS
     link: float | None = None
     tries: int = 3
+    held: torch.Tensor | None = field(default=None, repr=False, compare=False)
 
     @property
     def causal(self) -> bool:
@@ -70,11 +72,7 @@ class Timed:
         if self.layout is None:
             keys = plain(self.ranks, self.ranks * self.keys)
             return at_the_end(keys[:, :FEW], self.ranks * self.keys), keys
-        if self.layout == PLAIN:
-            held = plain(self.ranks, self.length)
-        else:
-            held = _zigzag(self.ranks, self.length)
-        return held, held
+        return self.held, self.held
 
     def units(self) -> list[list[int]]:
         """[rank][step]: pairs that a rank is charged for at that step."""
@@ -113,28 +111,23 @@ class Timed:
         return (1 + BACKWARD) * pair * pairs
 
 
-def _zigzag(ranks: int, length: int) -> torch.Tensor:
-    """(ranks, T/ranks) places."""
-    of = reference("ring_attention.zigzag_positions")
-    return torch.stack([of(rank, ranks, length) for rank in range(ranks)])
-
-
 def jobs(
     ranks: int, sections: Sequence[str] = SECTIONS, seconds: float = 0.030, tries: int = 3,
-    keys: int = KEYS,
+    keys: int = KEYS, zigzag: Callable[[int, int, int], torch.Tensor] | None = None,
 ) -> list[Timed]:  # fmt: skip
     """All jobs of these sections on up to `ranks` ranks.
 
-    seconds: of a rank's share of a causal forward pass; keys: of a rank, in the overlap section.
+    seconds: of a rank's share of a causal forward pass; keys: of a rank, in the overlap section;
+    zigzag: your own zigzag_positions, in place of the course's.
     """
     found = []
     if ZIGZAG_SECTION in sections:
         for c in range(2, min(4, ranks) + 1):
             for work in (PAIRS, WHOLE):
                 for layout in (PLAIN, ZIGZAG):
-                    found.append(_causal(c, layout, work, seconds, tries))
+                    found.append(_causal(c, layout, work, seconds, tries, zigzag))
         if ranks > 1:
-            found.append(_causal(min(4, ranks), ZIGZAG, ALL, seconds, tries))
+            found.append(_causal(min(4, ranks), ZIGZAG, ALL, seconds, tries, zigzag))
     if OVERLAP in sections and ranks > 1:
         for of_message in (FASTER, SLOWER):
             for blocking in (False, True):
@@ -145,5 +138,12 @@ def jobs(
     return found
 
 
-def _causal(c: int, layout: str, work: str, seconds: float, tries: int) -> Timed:
-    return Timed(f"{layout}, c={c}, {work}", c, layout, work, seconds, tries=tries)
+def _causal(
+    c: int, layout: str, work: str, seconds: float, tries: int, zigzag: Callable | None
+) -> Timed:
+    if layout == PLAIN:
+        held = plain(c, LENGTH)
+    else:
+        of = reference("ring_attention.zigzag_positions", zigzag)
+        held = torch.stack([of(rank, c, LENGTH) for rank in range(c)])
+    return Timed(f"{layout}, c={c}, {work}", c, layout, work, seconds, tries=tries, held=held)

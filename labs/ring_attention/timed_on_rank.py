@@ -25,7 +25,7 @@ from labs.ring_attention.watched import Posted, Watch
 _QUIET = 0.005  # seconds after a try in which a rank leaves the cores to those that end it too
 
 
-def on_rank(jobs: Sequence[Timed], parts: Mapping[str, Callable]) -> list[dict | None]:
+def on_rank(parts: Mapping[str, Callable], jobs: Sequence[Timed]) -> list[dict | None]:
     """What the rank has to tell of each job; None where it takes no part.
 
     parts: "ring_forward" and "ring_backward"

@@ -34,6 +34,7 @@ class Posted:
     arrived: float | None = None  # seen in the receiver's buffer
     waited: float | None = None  # from when on the rank waited
     done: float | None = None  # when it went on
+    marked: bool = False  # whether its last number says that it has not come
 
     @property
     def last(self) -> torch.Tensor:
@@ -83,7 +84,7 @@ class Watch:
         """Until the block is over: note what has come."""
         while self._coming.wait() and not self._over:
             open_ = [handle.posted for handle in list(self._open)]
-            coming = [one for one in open_ if one.op == RECEIVE and one.arrived is None]
+            coming = [one for one in open_ if one.marked and one.arrived is None]
             if not coming:
                 self._coming.clear()
             for one in coming:
@@ -103,6 +104,7 @@ class Watch:
             entry = Posted(op, tensor, time.monotonic())
             if op == RECEIVE and tensor.is_floating_point():
                 entry.last.fill_(math.nan)
+                entry.marked = True
             self.messages.append(entry)
             handle = _Handle(inner(group, tensors, *rest), entry, self)
             self._open.append(handle)
