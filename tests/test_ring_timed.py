@@ -56,6 +56,10 @@ def of(found, layout, c, work):
                 == (layout, c, work))  # fmt: skip
 
 
+def of_jobs(todo, layout, c):
+    return next(one for one in todo if (one.layout, one.ranks) == (layout, c))
+
+
 def test_every_count_is_its_formula(whole):
     assert len(counted(whole)) > 50
     assert all(check.ok for check in counted(whole)), failing(whole)
@@ -77,6 +81,14 @@ def test_whole_blocks_and_nothing_skipped(whole):
     assert shares(PLAIN, "own block whole") == [1, 2, 3, 4]
     assert shares(ZIGZAG, "own block whole") == [2.5] * 4
     assert shares(ZIGZAG, "nothing skipped") == [4] * 4
+
+
+def test_a_zigzag_that_is_none_is_counted_uneven():
+    mine = jobs(4, (ZIGZAG_SECTION,), zigzag=lambda rank, c, length: plain(c, length)[rank])
+    charged = [sum(row) for row in of_jobs(mine, ZIGZAG, 4).units()]
+    assert charged == [sum(row) for row in of_jobs(mine, PLAIN, 4).units()]
+    right = jobs(4, (ZIGZAG_SECTION,))
+    assert len({sum(row) for row in of_jobs(right, ZIGZAG, 4).units()}) == 1 < len(set(charged))
 
 
 def test_what_the_simulator_is_told_is_what_the_ranks_did(whole):
