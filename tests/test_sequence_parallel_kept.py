@@ -10,6 +10,7 @@ from labs.sequence_parallel import dropout, ways
 from labs.sequence_parallel.block import block
 from labs.sequence_parallel.kept import STATISTICS, UNNAMED, Kept, named
 from labs.sequence_parallel.parity import weights_of
+from labs.sequence_parallel.recompute import again
 from labs.sequence_parallel.shape import Shape
 from labs.tp_linear_pair import one_device
 
@@ -53,6 +54,25 @@ def test_recompute_changes_nothing(recompute: str) -> None:
     out, _, grad = layer(Shape())
     again, _, grad_again = layer(Shape(), recompute)
     assert torch.equal(out, again) and torch.equal(grad, grad_again)
+
+
+def test_as_torchs_checkpoint(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    """The same bytes kept, the same gradients. torch's own imports its compiler."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    from torch.utils.checkpoint import checkpoint
+
+    w = torch.full((64, 64), 0.1, requires_grad=True)
+    found = []
+    for run in (lambda work, x: checkpoint(work, x, use_reentrant=False), again):
+        x = torch.linspace(-1, 1, 64 * 8).view(8, 64).requires_grad_()
+        w.grad = None
+        with Kept([w]) as kept:
+            out = run(lambda x: (x @ w).tanh().exp(), x)
+        total = kept.total
+        out.sum().backward()
+        found.append((total, out.detach(), x.grad, w.grad))
+    assert found[0][0] == found[1][0] == 8 * 64 * 4
+    assert all(torch.equal(*pair) for pair in zip(found[0][1:], found[1][1:], strict=True))
 
 
 def test_without_dropout_no_masks() -> None:

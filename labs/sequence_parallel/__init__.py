@@ -7,8 +7,9 @@ Where tensor parallelism has f (all-reduce backward) and g (all-reduce forward),
 all-gather and a reduce-scatter: the same bytes, and a t-th of the activations outside the regions.
 
   block.py        the layer, written once        ways.py     how it enters and leaves a region
+  ring_reduce_scatter.py  by sends and receives
   gradients.py    norms and biases: a sum        dropout.py  who draws which mask
-  kept.py         what backward needs, counted   ring_reduce_scatter.py  by sends and receives
+  kept.py         what backward needs, counted   recompute.py  not kept, done again
   lab.py          the sections: parity.py, masks.py, activations.py, each with its checks
   judge.py        the exercise: exercise_case.py its inputs, faults.py its hints
 """

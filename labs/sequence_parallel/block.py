@@ -9,14 +9,16 @@ tokens. Under tensor parallelism it is (B, T, d), the same on every rank.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
-from torch.utils.checkpoint import checkpoint
 
 from labs.formulas import sequence
 from labs.sequence_parallel import dropout
 from labs.sequence_parallel.dropout import Drop, nowhere
 from labs.sequence_parallel.kept import named
+from labs.sequence_parallel.recompute import again
 from labs.sequence_parallel.ways import Column, Way
 from labs.tp_linear_pair.one_device import Weights, layer_norm
 
@@ -40,8 +42,8 @@ def block(
     those of the norms, are summands (gradients.py).
     """
     if recompute == "full":
-        return checkpoint(_block, named(sequence.LAYER_NORM, x), w, heads, way, drop, False,
-                          use_reentrant=False)  # fmt: skip
+        named(sequence.LAYER_NORM, x)
+        return again(lambda kept: _block(kept, w, heads, way, drop, False), x)
     return _block(x, w, heads, way, drop, recompute == "selective")
 
 
@@ -70,10 +72,8 @@ def _attention(qkv: torch.Tensor, heads: int, drop: Drop, selective: bool) -> to
         named(sequence.QKV, part.unflatten(-1, (heads, -1)).transpose(1, 2).contiguous())
         for part in qkv.chunk(3, dim=-1)
     )  # (B, heads, T, hd)
-    if selective:
-        mixed = checkpoint(_core, q, k, v, drop, use_reentrant=False)
-    else:
-        mixed = _core(q, k, v, drop)
+    core = partial(_core, drop=drop)
+    mixed = again(core, q, k, v) if selective else core(q, k, v)
     mixed = mixed.transpose(1, 2).reshape(batch, length, -1)
     return named(sequence.PROJECTION_INPUT, mixed)
 

@@ -19,8 +19,11 @@ _counting: Kept | None = None
 
 
 def named(name: str, tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor itself; the account that is open, if one is, calls its storage `name`."""
-    if _counting is not None:
+    """The tensor itself; the account that is open, if one is, calls its storage `name`.
+
+    Not where autograd looks away: such a tensor is not kept, and another may get its place.
+    """
+    if _counting is not None and torch.is_grad_enabled():
         _counting.names[_place(tensor)] = name
     return tensor
 
