@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterable
 from labs import ranks
 from labs.answers import Missing, reference
 from labs.result import Result
-from labs.ring_attention import accounts, longest, memory, refuse
+from labs.ring_attention import accounts, longest, memory, refuse, timed, timed_jobs, timed_on_rank
 from labs.ring_attention.accounts import BYTES, GRID, LONG, LONGEST, MEMORY
 from labs.ring_attention.grid import LONG_LENGTHS
 from labs.ring_attention.on_rank import on_rank
 from labs.sequence_parallel import lab as sequence
 
 TOPIC = "ring_attention"
-SECTIONS = (*accounts.SECTIONS, *sequence.SECTIONS)
+SECTIONS = (*accounts.SECTIONS, *timed_jobs.SECTIONS, *sequence.SECTIONS)
 PARTS = (
     "merge_partials", "causal_block_mask", "zigzag_positions", "ring_forward", "ring_backward",
     "sequence_scatter_gather",
@@ -46,6 +46,8 @@ def run(
     lengths: Iterable[int] | None = None,
     long: tuple[int, int] = LONG_LENGTHS,
     budget: int = longest.BUDGET,
+    seconds: float = 0.030,
+    tries: int = 3,
     mode: str | None = None,
     status: bool = True,
     **mine: Callable,
@@ -55,8 +57,9 @@ def run(
     only: some of SECTIONS; length: tokens of the sequences that are held against one device (None:
     768, or the next that the ranks can share); lengths: those whose memory is measured (None:
     2k to 16k); long: the two of "long sequences", one whose error is compared and one on all ranks;
-    budget: bytes a rank that "longest" fills; mode: "warm" or "cold"; mine: functions of your own,
-    by the name of the exercise, in place of the course's.
+    budget: bytes a rank that "longest" fills; seconds: of a rank's share of a causal forward pass
+    on a simulated device; tries: runs of each timed ring, the best counts; mode: "warm" or "cold";
+    mine: functions of your own, by the name of the exercise, in place of the course's.
 
     Raises ValueError, before anything is launched, for what cannot be.
     """
@@ -68,6 +71,7 @@ def run(
     asked = refuse.lengths(memory.fitting(ranks) if lengths is None else lengths, ranks)
     refuse.lengths(long, 1)
     refuse.budget(budget)
+    refuse.timed(seconds, tries)
     unknown = [name for name in mine if name not in PARTS]
     if unknown:
         raise ValueError(f"{unknown[0]!r} is no part of {TOPIC}; its parts are {', '.join(PARTS)}")
@@ -84,6 +88,10 @@ def run(
         accounts.take_full(
             result, plan, _launch(memory.full_on_rank, 1, (plan.full,), mode, status)
         )
+    clocked = timed_jobs.jobs(ranks, sections, seconds, tries, zigzag=parts["zigzag_positions"])
+    if clocked:
+        args = (timed_on_rank.on_rank, ranks, (parts, clocked), mode, status)
+        timed.take(result, clocked, _launch(*args))
     if plan.jobs:
         todo = [job for _, job in plan.jobs]
         accounts.take(result, plan, parts, _launch(on_rank, ranks, (parts, todo), mode, status))

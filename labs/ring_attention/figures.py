@@ -12,7 +12,9 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from labs import figure, formulas
 from labs.figure import BLUE, COLOURS, MARKERS, ORANGE, Picture
+from labs.predictions_figure import predictions as predictions
 from labs.result import Result
+from labs.ring_attention import timed_figures
 from labs.ring_attention.accounts import LONG, MEMORY
 from labs.ring_attention.memory import MIB, Peak
 from labs.ring_attention.parity import Held
@@ -22,9 +24,14 @@ _BLOCKS = {"full": "full attention, one device", "tiled": "ring, 256 queries at 
 
 
 def plot(result: Result) -> Picture:
-    """What a rank holds against T where that was measured, else the error against c."""
+    """What a rank holds against T where that was measured; else its time; else the error."""
     if result.values.get("ring peaks"):
         return peaks(result)
+    found = result.values.get("timed")
+    if found and any(one.job.causal for one in found):
+        return timed_figures.balance(found)
+    if found:
+        return timed_figures.overlap(found)
     return errors(result)
 
 

@@ -86,3 +86,10 @@ def budget(size: object) -> None:
     least = 4 * 2**20
     if isinstance(size, bool) or not isinstance(size, int) or size < least:
         raise ValueError(f"budget must be a whole number of bytes, {least:,} or more, got {size!r}")
+
+
+def timed(seconds: object, tries: object) -> None:
+    """Seconds of a rank's share of a pass, up to one; how often it runs. Raises ValueError."""
+    whole(tries=tries)
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds <= 1:
+        raise ValueError(f"seconds must be above 0 and at most 1, got {seconds!r}")
