@@ -39,21 +39,36 @@ def diagnose(seen: SeenAround) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def failed(failure: str, regions: list[tuple[int, ...]], want: tuple[int, ...]) -> str:
-    """A hint for a run that broke off: its text, the region's calls, what these should be."""
-    if regions and regions[-1] != want:
-        return _shape(regions[-1], want)
-    if re.search(r"created in no_grad mode|in-?place operation", failure):
-        return (
-            "autograd does not follow a collective, which writes into its output: each one stands "
-            "in the forward or the backward of a torch.autograd.Function"
-        )
-    if re.search(r"must be (equal|the same size)|times world.?size|worldSize == ", failure):
-        return (
-            "the sizes do not fit: all-gather makes t times as much of its input, reduce-scatter a "
-            "t-th; allocate the output accordingly, with t = dist.get_world_size(group)"
-        )
-    return ""
+_MIRROR = (
+    "each backward pass is the other's forward pass: that of the gather takes the gradient of all "
+    "tokens to this rank's (B, T/t, d), that of the scatter takes this rank's to all (B, T, d)"
+)
+_BROKEN = (
+    (r"created in no_grad mode|in-?place operation",
+     "autograd does not follow a collective, which writes into its output: each one stands in the "
+     "forward or the backward of a torch.autograd.Function"),
+    (r"is not part of group",
+     "a rank has one number in the world and another in the group: the place of its tokens is "
+     "dist.get_rank(group). torch.distributed.nn takes the one for the other; write a "
+     "torch.autograd.Function"),
+    (r"returned an invalid gradient", _MIRROR),
+    (r"must be (equal|the same size)|times world.?size|worldSize == ",
+     "the sizes do not fit: all-gather makes t times as much of its input, reduce-scatter a t-th; "
+     "allocate the output accordingly, with t = dist.get_world_size(group)"),
+)  # fmt: skip
+
+
+def failed(failure: str, called: list[tuple[int, ...]], want: tuple[int, ...]) -> str:
+    """A hint for a run that broke off; empty where none is known.
+
+    failure: its text. called: the shapes that the region was called with; want: what they should be
+    """
+    wrong = [shape for shape in called if tuple(shape) != want]
+    if wrong:
+        return _shape(wrong[0], want)
+    hint = next((told for pattern, told in _BROKEN if re.search(pattern, failure)), "")
+    in_backward = re.search(r", in backward\n", failure) and "incorrect number" not in failure
+    return hint or (_MIRROR if in_backward else "")
 
 
 def _group(seen: SeenAround) -> list[str]:
@@ -183,7 +198,7 @@ def _gradients(seen: SeenAround) -> list[str]:
             padded &= same(grad(seen, rank, "w_in"), _derived(seen, rank, whole, own)[1])
             of_all = _derived(seen, rank, whole, back)[0]
             sliced &= same(grad(seen, rank, "x_shard"), of_all[:, mine])
-    if padded:
+    if padded or not weights and not seen.sent("all_gather", "backward"):
         found.append(
             "the backward pass of the scatter does not gather: a rank's summand went into the "
             "tokens of every rank, so it needs the gradients of all of them"
@@ -206,6 +221,11 @@ def _gradients(seen: SeenAround) -> list[str]:
             "the weights' gradients are right, that of x_shard is not: look at the backward pass "
             "of the gather, and at the order in which it takes the tokens"
         )
+    if no_gradient(seen, "w_in"):
+        found = [
+            "the region's weights get no gradient: it was called where autograd looks away, inside "
+            "the forward of a torch.autograd.Function, say. Two Functions, and the region between"
+        ]
     return found + no_gradient(seen, "x_shard")
 
 

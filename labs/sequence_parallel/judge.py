@@ -92,11 +92,12 @@ def verdicts(seen: SeenAround) -> list[Verdict]:
 
 def _why(failed: ranks.RunFailed, function: Callable | Source, case: Case) -> str:
     """A hint for an answer that did not run to its end."""
-    kept = (failed.run.kept or [{}])[0] or {}
+    # a rank that was ended because another had failed may not have come so far
+    called = [told for kept in failed.run.kept or [] for told in (kept or {}).get(REGIONS, [])]
     batch, tokens, d = case.out[0].shape
     want = (batch, tokens * len(members(case)[0]), d)
     told = f"{failed}\n{failed.run.output}"  # the backend's own check ends the process, and prints
-    hint = faults.failed(told, kept.get(REGIONS, []), want)
+    hint = faults.failed(told, called, want)
     return hint or explain(str(failed), NAME, function)
 
 

@@ -19,6 +19,13 @@ BROKEN = [
           dist.reduce_scatter_single(piece, y.contiguous(), group=group)
           return piece
           """)),
+    Wrong("the_shard_alone", (VALUES,), ("other ranks are missing",),
+          pair(call="return Scatter.apply(region(x_shard), group)")),
+    Wrong("backward_not_mirrored", (VALUES,), ("other's forward",),
+          pair(gather_back="return _gather_tokens(grad, ctx.group), None",
+               scatter_back="return _scatter_sum(grad, ctx.group), None")),
+    Wrong("backward_is_the_identity", (VALUES,), ("other's forward",),
+          pair(scatter_back="return grad, None")),
     Wrong("no_return", (VALUES,), ("without a `return`",),
           pair(call="Scatter.apply(region(Gather.apply(x_shard, group)), group)")),
 ]  # fmt: skip

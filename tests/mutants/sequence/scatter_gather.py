@@ -60,6 +60,21 @@ MUTANTS = [
           pair(gather_back=_SLICE)),
     Wrong("scatter_does_not_gather_back", (GRADIENTS, TRAFFIC), ("does not gather",),
           pair(scatter_back=_PAD)),
+    Wrong("own_gradient_for_all_tokens", (GRADIENTS, TRAFFIC), ("does not gather",),
+          pair(scatter_back="return grad.repeat(1, dist.get_world_size(ctx.group), 1), None")),
+    Wrong("region_in_a_forward", (GRADIENTS, TRAFFIC), ("autograd looks away",), """
+        class Whole(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, region, group):
+                return _scatter_sum(region(_gather_tokens(x, group)), group)
+
+            @staticmethod
+            def backward(ctx, grad):
+                return grad, None, None
+
+        def sequence_scatter_gather(x_shard, region, group=None):
+            return Whole.apply(x_shard, region, group)
+        """),
     Wrong("neither_sends_backward", (GRADIENTS, TRAFFIC), ("does not gather",),
           pair(gather_back=_SLICE, scatter_back=_PAD)),
     Wrong("all_reduce_and_a_slice", (TRAFFIC,), ("all-reduce forward", "twice"),
