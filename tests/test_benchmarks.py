@@ -93,6 +93,8 @@ def test_the_rings_are_compared_round_by_round():
         each = [a / b for a, b in zip(ours.samples, torchs.samples, strict=True)]
         assert figures[f"ring, c=2 T=64: by hand ÷ torch, {way}"].samples == each
         assert len(each) == 4
+        name = f"ring, c=2 T=64: by hand ÷ torch, {way}, processor time"
+        assert len(figures[name].samples) == 4 and min(figures[name].samples) > 0
     assert len(figures["ring, c=2 T=64: matmul block, plain"].samples) == 1
 
 
