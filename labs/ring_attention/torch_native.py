@@ -11,6 +11,7 @@ They know full attention and causal attention, the tokens held as consecutive ru
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -26,10 +27,8 @@ _NEEDED = ("_templated_ring_attention", "_templated_ring_attention_backward", "_
 
 def templates() -> ModuleType:
     """The module of torch's ring templates. Raises ImportError, in a sentence, without them."""
-    import importlib  # late, as the import below: it brings torch's compiler
-
     try:
-        module = importlib.import_module(_HOME)
+        module = importlib.import_module(_HOME)  # late: half as long an import as all of torch
         missing = [name for name in _NEEDED if not hasattr(module, name)]
     except ImportError:
         missing = ["the module"]
