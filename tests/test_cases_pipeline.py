@@ -140,9 +140,9 @@ def test_interleaved_says_which_numbers_would_do():
 def test_a_loss_divided_too_late_is_not_taken_for_right(run):
     """C09: the loss that is printed is right, the gradients are too large by the token count."""
     late = against_one_device(run, LATE)
-    assert late["loss differs by"] and not late["gradients differ by"]
+    assert late["difference of the loss"] and not late["difference of gradients"]
     right = against_one_device(run, RIGHT)
-    assert right["loss differs by"] and right["gradients differ by"]
+    assert right["difference of the loss"] and right["difference of gradients"]
 
 
 LATE_LOSS = """

@@ -57,7 +57,7 @@ class TestRun:
             assert f"{title}, p=4, m=4: wall time beyond the simulated" in timed
             assert f"{title}, p=4, m=4: bubble share" in timed
         assert any(name.startswith("62 layers: ") for name in timed)
-        assert any(name.endswith("wall time differs from the simulated by") for name in timed)
+        assert any(name.endswith("difference of wall time from the simulated") for name in timed)
 
     @pytest.mark.parametrize(
         "wanted",
@@ -76,8 +76,8 @@ class TestRun:
         """Loss and every gradient against one device, in fp64."""
         whole, far, loss = (
             of(results[4], f"{wanted}: {what}")
-            for what in ("every parameter has a gradient, on one rank", "gradients differ by",
-                         "loss differs by")
+            for what in ("every parameter has a gradient, on one rank", "difference of gradients",
+                         "difference of the loss")
         )  # fmt: skip
         assert whole.ok and far.ok and loss.ok
         assert far.bound == loss.bound == 1e-12
@@ -118,7 +118,7 @@ class TestRun:
     @pytest.mark.parametrize("n", [2, 4])
     def test_torchs_own_schedules_stand_beside(self, results, n):
         for title in torch_native.CLASSES.values():
-            check = of(results[n], f"torch {title}, m={2 * n}: gradients differ by")
+            check = of(results[n], f"torch {title}, m={2 * n}: difference of gradients")
             assert check.ok and check.bound == 1e-12
 
     def test_sends_counted(self, results):
@@ -182,9 +182,9 @@ class TestOwnOrders:
         loss = notebook["micro_batch_loss"]
         result = lab.run(2, micro_batch_loss=loss, **{**SHORT, "only": "gradients"})
         failed = {check.name for check in result.checks if not check.ok}
-        assert "1F1B, p=2, m=4, 8 layers: gradients differ by" in failed
+        assert "1F1B, p=2, m=4, 8 layers: difference of gradients" in failed
         assert (
-            "1F1B, p=2, m=1, 8 layers: gradients differ by" not in failed
+            "1F1B, p=2, m=1, 8 layers: difference of gradients" not in failed
         )  # one is the whole batch
 
     def test_one_that_raises_shows_its_line(self, notebook):

@@ -159,7 +159,7 @@ def found() -> dict[tuple[str, str], _Part]:
     return made
 
 
-APART = {"1F1B: gradients differ by", "1F1B: loss differs by"}
+APART = {"1F1B: difference of gradients", "1F1B: difference of the loss"}
 MOST = "1F1B, p=2, m=4: most stored at once, by rank"
 
 

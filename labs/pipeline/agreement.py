@@ -184,7 +184,7 @@ def computed(found: Sequence[Agreement]) -> list[Check]:
         checks += [
             _order(one),
             by_clock(
-                at_most(f"{label(one.job)}: wall time differs from the simulated by",
+                at_most(f"{label(one.job)}: difference of wall time from the simulated",
                         round(apart, 4), COMPUTED, "of the simulated", "simulator")
             ),
         ]  # fmt: skip

@@ -27,7 +27,10 @@ def held(
         scale = max(gradient.abs().max().item() for gradient in whole.gradients.values())
         far = max(gap.difference for gap in gaps) / scale
         found.append(
-            at_most(f"{label}: gradients differ by", far, eps, "of the largest", "one device")
+            at_most(f"{label}: difference of gradients", far, eps, "of the largest", "one device")
         )
     apart = abs(loss - whole.loss) / abs(whole.loss)
-    return [*found, at_most(f"{label}: loss differs by", apart, eps, "of the loss", "one device")]
+    return [
+        *found,
+        at_most(f"{label}: difference of the loss", apart, eps, "of the loss", "one device"),
+    ]
