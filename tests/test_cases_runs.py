@@ -66,6 +66,7 @@ class TestWindows:
         def refused(*args):
             raise AssertionError("something was started")
 
+        exercise.exercises()  # imports all: Matplotlib, new here, looks for a system's own fonts
         monkeypatch.setattr(supervised.Supervised, "_say", refused)
         monkeypatch.setattr(subprocess, "Popen", refused)
         monkeypatch.setattr(sys, "platform", "win32")
