@@ -142,6 +142,6 @@ def checks(found: Sequence[Peak]) -> list[Check]:
             made.append(
                 at_least(f"ring by {block}, T={lengths}: peak is "
                          f"{straight.slope / 1024:.2f} KiB·T + {straight.constant / MIB:.2f} MiB, "
-                         "R²", round(straight.r2, 6), 0.999, "", "a straight line")
+                         "R²", round(100 * straight.r2, 2), 99, "%", "a straight line")
             )  # fmt: skip
     return made
