@@ -7,7 +7,7 @@ import torch
 
 from labs import formulas
 from labs import ring_attention as lab
-from labs.ring_attention import accounts, grid, longest, memory, parity
+from labs.ring_attention import accounts, grid, longest, memory, model, parity
 from labs.ring_attention.jobs import RING, Job
 from labs.ring_attention.one import one
 from solutions import ring_attention as answers
@@ -16,7 +16,7 @@ from tests.ring_wrong import dk_stays, local_mask, own_lse, q_heads_travel, roun
 
 notebook = pytest.fixture(notebook_in_main)
 SMALL = dict(length=48, lengths=(1024, 2048, 4096), long=(96, 128), budget=4 * 2**20, status=False)
-SECTIONS = (lab.GRID, lab.LONG, lab.MEMORY, lab.LONGEST, lab.BYTES)
+SECTIONS = (lab.GRID, lab.LONG, lab.MEMORY, lab.LONGEST, lab.BYTES, model.SECTION)
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +62,25 @@ class TestRun:
 
     def test_odd_ranks(self):
         assert failing(lab.run(3, only=(lab.GRID, lab.BYTES), **SMALL | dict(lengths=None))) == ""
+
+
+@pytest.mark.ranks
+class TestModel:
+    def test_labels_are_shifted_before_the_split(self, result):
+        """Loss and all gradients of a split model are one device's; shifted afterwards they are
+        not, nor with positions counted from 0 on each rank, nor with averaged gradients."""
+        told = {c.name: c for c in result.checks if c.name.startswith(model.SECTION)}
+        right = [c for name, c in told.items() if name.endswith(": loss")]
+        assert len(right) == 8 and all(c.ok for c in told.values())
+        wrong = [name for name, c in told.items() if c.source == "wrong on purpose"]
+        assert len(wrong) == 3 and any("labels shifted after the split" in n for n in wrong)
+
+    def test_a_wrong_ring_is_seen_in_the_model(self):
+        wrong = lab.run(2, only=model.SECTION, ring_forward=local_mask, **SMALL)
+        assert "a whole model, c=2, plain: loss" in failing(wrong)
+        wrong = lab.run(2, only=model.SECTION, ring_backward=dk_stays, **SMALL)
+        assert "c=2, plain: 29 gradients" in failing(wrong)
+        assert "c=2, plain: loss" not in failing(wrong)
 
 
 @pytest.mark.ranks
@@ -259,7 +278,7 @@ def test_without_answers_it_says_so(monkeypatch):
 
 def test_the_plan_holds_each_section():
     plan = accounts.plan(4, SECTIONS, 48, (2048,))
-    assert {name for name, _ in plan.jobs} == set(SECTIONS)
+    assert {name for name, _ in plan.jobs} == set(SECTIONS) - {model.SECTION}
     names = [job.name for _, job in plan.jobs]
     assert len(names) == len(set(names))
     assert answers.ring_bytes(2, 48, 2, 16, 4, 4) == formulas.ring_forward_bytes(2, 48, 2, 16, 4, 4)

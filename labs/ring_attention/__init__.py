@@ -15,14 +15,24 @@ from collections.abc import Callable, Iterable
 from labs import ranks
 from labs.answers import Missing, reference
 from labs.result import Result
-from labs.ring_attention import accounts, longest, memory, refuse, timed, timed_jobs, timed_on_rank
+from labs.ring_attention import (
+    accounts,
+    longest,
+    memory,
+    model,
+    refuse,
+    timed,
+    timed_jobs,
+    timed_on_rank,
+)
 from labs.ring_attention.accounts import BYTES, GRID, LONG, LONGEST, MEMORY
 from labs.ring_attention.grid import LONG_LENGTHS
 from labs.ring_attention.on_rank import on_rank
 from labs.sequence_parallel import lab as sequence
 
 TOPIC = "ring_attention"
-SECTIONS = (*accounts.SECTIONS, *timed_jobs.SECTIONS, *sequence.SECTIONS)
+SECTIONS = (*accounts.SECTIONS, model.SECTION, *timed_jobs.SECTIONS, *sequence.SECTIONS)
+
 PARTS = (
     "merge_partials", "causal_block_mask", "zigzag_positions", "ring_forward", "ring_backward",
     "sequence_scatter_gather",
@@ -88,6 +98,11 @@ def run(
         accounts.take_full(
             result, plan, _launch(memory.full_on_rank, 1, (plan.full,), mode, status)
         )
+    if model.SECTION in sections:
+        steps = model.steps(ranks)
+        args = (model.on_rank, ranks, (parts, steps), mode, status)
+        result.run = _launch(*args)
+        result.checks += model.checks(steps, result.run)
     clocked = timed_jobs.jobs(ranks, sections, seconds, tries, zigzag=parts["zigzag_positions"])
     if clocked:
         args = (timed_on_rank.on_rank, ranks, (parts, clocked), mode, status)

@@ -7,20 +7,43 @@ import torch.distributed as dist
 from labs.answers import reference
 from labs.ranks import by_hand
 from labs.result import Result
-from labs.ring_attention import PARTS, SECTIONS, TOPIC, accounts, memory
+from labs.ring_attention import (
+    PARTS,
+    SECTIONS,
+    TOPIC,
+    accounts,
+    memory,
+    model,
+    timed,
+    timed_jobs,
+    timed_on_rank,
+)
 from labs.ring_attention.on_rank import on_rank
+from labs.sequence_parallel import lab as sequence
 
 
 def run_here() -> int:
-    """Run the ring's sections in this process, one of torchrun's. Returns the exit code."""
+    """Run the lab in this process, one of torchrun's. Returns the exit code.
+
+    All but full attention, which is there to be measured on one rank alone.
+    """
     parts = {name: reference(f"{TOPIC}.{name}") for name in PARTS}
     with by_hand.joined() as joined:
         n = dist.get_world_size()
-        plan = accounts.plan(n, SECTIONS, None, memory.fitting(n))
-        run = joined.gather(on_rank(parts, [job for _, job in plan.jobs]))
-        if run is None:  # not rank 0, which prints
+        sections = [name for name in SECTIONS if name != accounts.LONGEST]
+        plan, steps = accounts.plan(n, sections, None, memory.fitting(n)), model.steps(n)
+        clocked, split = timed_jobs.jobs(n), sequence.plan(n) if n > 1 else None
+        ring = joined.gather(on_rank(parts, [job for _, job in plan.jobs]))
+        whole = joined.gather(model.on_rank(parts, steps))
+        ticked = joined.gather(timed_on_rank.on_rank(parts, clocked)) if clocked else None
+        tokens = joined.gather(sequence.on_rank(split, sequence.parts())) if split else None
+        if ring is None:  # not rank 0, which prints
             return 0
         result = Result(TOPIC, dict(ranks=n))
-        accounts.take(result, plan, parts, run)
+        result.checks += sequence.checks(split, tokens) if split else []
+        result.checks += model.checks(steps, whole)
+        if clocked:
+            timed.take(result, clocked, ticked)
+        accounts.take(result, plan, parts, ring)
         print(result)
         return 0 if result.ok else 1
