@@ -60,6 +60,17 @@ class TestRun:
         alone = lab.run(1, only=lab.BYTES, **SMALL)
         assert failing(alone) == "" and alone.ledger.count(op="send") == 0
 
+    def test_one_rank_says_what_is_left_out(self):
+        alone = lab.run(1, only=(lab.MEMORY, lab.LONGEST, "zigzag", "dropout"), **SMALL)
+        assert [note.partition(" left out")[0] for note in alone.notes] == [
+            lab.MEMORY, lab.LONGEST, "zigzag", "dropout",
+        ]  # fmt: skip
+        with pytest.raises(ValueError, match="begins with 2"):
+            formulas.ring_peak(1, 48, 1, 8, 4, 1)
+
+    def test_two_ranks_hold_less_at_once(self):
+        assert failing(lab.run(2, only=(lab.MEMORY, lab.LONGEST), **SMALL)) == ""
+
     def test_odd_ranks(self):
         assert failing(lab.run(3, only=(lab.GRID, lab.BYTES), **SMALL | dict(lengths=None))) == ""
 

@@ -16,9 +16,10 @@ gradient by the shares, and the gradient by the scores."""
 FULL_UNITS = 2
 """Besides them: out, and dv, which is done by then."""
 
-RING_UNITS = 13
-"""Of the ring, at the peak: out and dq (2), the block of K, V at hand and the next one (4), sums of
-dK, dV on their way out and in (4), the block's own dq, dk, dv (3)."""
+RING_UNITS = {2: 11, 3: 13}
+"""Of the ring of 2, and of 3 ranks or more, at the peak: out and dq (2), the block of K, V at hand
+and the next one (4), sums of dK, dV on their way out and in (4), the block's own dq, dk, dv (3). On
+two ranks no next block is on its way while sums go out and in."""
 
 TILE_UNITS, FUSED_UNITS = 4, 1
 """More of them: a tile's part of dK and dV, as it is multiplied out and as it is summed over the
@@ -39,15 +40,23 @@ def ring_peak(
 ) -> int:  # fmt: skip
     """Bytes of the ring at its peak on a rank.
 
-    With tiles of `tile` queries 17 units and a tile's shares and their gradient,
-    2·B·h·tile·(T/c)·e; with a fused kernel (tile 0), which holds no scores, 14 units.
+    On 3 ranks or more 17 units and the shares of a tile of `tile` queries with their gradient,
+    2·B·h·tile·(T/c)·e; with a fused kernel (tile 0), which holds no scores, 14 units. Raises
+    ValueError for one rank, which is no ring.
     """
     unit = batch * heads * (length // ranks) * head_dim * element_bytes
+    units = _units(ranks)
     if not tile:
-        return (RING_UNITS + FUSED_UNITS) * unit
-    return (RING_UNITS + TILE_UNITS) * unit + 2 * batch * heads * tile * (
+        return (units + FUSED_UNITS) * unit
+    return (units + TILE_UNITS) * unit + 2 * batch * heads * tile * (
         length // ranks
     ) * element_bytes
+
+
+def _units(ranks: int) -> int:
+    if ranks < 2:
+        raise ValueError(f"A ring of {ranks} rank was asked for; it begins with 2.")
+    return RING_UNITS[min(ranks, 3)]
 
 
 def longest_full(
@@ -66,7 +75,9 @@ def longest_ring(
 ) -> int:  # fmt: skip
     """The longest sequence, a multiple of `multiple`, whose ring fits in `budget` bytes a rank.
 
-    With a fused kernel: 14 units.
+    With a fused kernel: 14 units on 3 ranks or more.
     """
-    token = (RING_UNITS + FUSED_UNITS) * batch * heads * head_dim * element_bytes / ranks
+    token = (
+        (RING_UNITS[min(ranks, 3)] + FUSED_UNITS) * batch * heads * head_dim * element_bytes / ranks
+    )
     return int(budget / token) // multiple * multiple

@@ -92,6 +92,10 @@ def run(
         result.notes.append(str(missing))
         return result
     begun = time.monotonic()
+    if ranks == 1:
+        out = [name for name in sections if name in (MEMORY, LONGEST, *timed_jobs.SECTIONS)]
+        out += [name for name in sections if name in sequence.SECTIONS]
+        result.notes += [f"{name} left out: it needs 2 ranks or more" for name in out]
     plan = accounts.plan(ranks, sections, length, asked, tuple(long), budget)
     _launch_sequence(result, ranks, sections, mode, status, mine)
     if plan.full:

@@ -45,10 +45,10 @@ def plan(
         jobs += [(GRID, job) for job in (*grid.grid(n, tokens), *grid.others(n, tokens))]
     if LONG in sections:
         jobs += [(LONG, job) for job in grid.long_jobs(n, long)]
-    if MEMORY in sections:
+    if MEMORY in sections and n > 1:
         jobs += [(MEMORY, job) for job in memory.ring_jobs(n, lengths)]
         full += memory.full_jobs([T for T in memory.FULL_LENGTHS if max(lengths) >= T])
-    if LONGEST in sections:
+    if LONGEST in sections and n > 1:
         most = longest.longest(n, budget)
         jobs += [(LONGEST, job) for job in most.ring_jobs]
         full += most.full_jobs
