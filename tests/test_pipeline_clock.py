@@ -38,8 +38,9 @@ def found() -> dict[str, Agreement]:
 @pytest.mark.parametrize("title", SECONDS)
 @pytest.mark.parametrize("name", ["one_f_one_b", "zero_bubble"])
 def test_no_run_is_shorter_than_simulated(found, title, name):
+    """Nor of exactly that length, as the clock has it: the wall time is not the clock's."""
     one = found[f"{title}, {name}"]
-    assert one.in_order and one.best.residual > -1e-6
+    assert one.in_order and one.best.residual > 1e-6
 
 
 @pytest.mark.parametrize(("wall_ms", "ok"), [(12, False), (17, True), (18, True), (23, False)])

@@ -59,6 +59,7 @@ def test_what_is_stored_has_no_dips_of_no_length(drawn, v):
     assert lower.get_ylabel() == ("stored" if v == 1 else "chunks\nstored")
     for line, rank in zip(lower.lines, (0, 3), strict=True):
         times = list(line.get_xdata())
+        assert times[0] == done.starts[rank][0]  # it is stored from the start of its forward pass
         assert times == sorted(set(times)) and max(line.get_ydata()) == done.peak_stored(rank)
         assert f"at most {done.peak_stored(rank)}" in line.get_label()
     if v == 1:
