@@ -201,7 +201,8 @@ def ring_forward(
                 work.wait()
             block = arriving
     if out is None:  # no query sees any key
-        return torch.zeros_like(q), q.new_full(q.shape[:-1], -torch.inf)
+        exact = torch.promote_types(q.dtype, torch.float32)
+        return torch.zeros_like(q), q.new_full(q.shape[:-1], -torch.inf, dtype=exact)
     return out.to(q.dtype), lse
 
 

@@ -20,7 +20,7 @@ def _judge_ring_bytes(function: Callable | Source, seed: int) -> list[Verdict]:
     draw = random.Random(seed)
     c = draw.randrange(5, 9)
     asked = [
-        (1, 4096, 8, 128, 2, 4), (2, 768, 2, 64, 4, 3), (1, 8192, 4, 32, 4, 1),
+        (1, 4096, 8, 128, 4, 4), (2, 768, 2, 64, 4, 3), (1, 8192, 4, 32, 4, 1),
         (3, 64 * c, draw.randrange(1, 9), 80, 2, c), (2, 96, 1, 16, 8, 2),
     ]  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from labs import ranks
-from labs.ring_attention.trial import Job
+from labs.ring_attention.trial import WORLD, Job
 
 _TOGETHER = "post both (isend and irecv, or batch_isend_irecv), work on your block, then wait"
 _BY_KIND = {
@@ -13,8 +13,8 @@ _BY_KIND = {
     f"receiver takes the message: {_TOGETHER}",
     "all receive first": f"every rank receives first, so nobody gets to its send: {_TOGETHER}",
     "cycle": f"each rank waits for the next, all the way round: {_TOGETHER}",
-    "left early": "a rank waits for another that was already done: every rank passes on c-1 blocks, "
-    "also those that it does not work on",
+    "left early": "a rank waits for another that was already done: every rank passes on c-1 "
+    "blocks, also those that it does not work on",
     "never came": "a rank waits for another that never made its call: every rank passes on c-1 "
     "blocks, also those that it does not work on",
     "sizes differ": "the buffer has another size than what is sent: make it with torch.empty_like",
@@ -47,22 +47,32 @@ _GROUP_ERRORS = re.compile(
 _IN_A_CIRCLE = ("all send first", "all receive first", "cycle")
 
 
-def culprit(failed: ranks.RunFailed, numbers: list[int]) -> int:
-    """The number of the job that broke. The ranks that have no part in it may be further."""
-    return min(numbers)
+def culprit(failed: ranks.RunFailed, at: dict[int, int]) -> int:
+    """The number of the job that broke. The ranks that have no part in it may be elsewhere.
+
+    at: by rank, the number of the job at which it stood
+    """
+    raised = re.match(r"rank (\d+): ", str(failed))
+    cycle = failed.run.diagnosis.cycle if failed.run.diagnosis else []
+    blamed = [int(raised[1])] if raised else cycle
+    return min([at[rank] for rank in blamed if rank in at] or at.values())
 
 
 def of_failure(failed: ranks.RunFailed, job: Job | None) -> str:
     """A hint; empty where none is known, and the doctor's advice stands in."""
     found, text = failed.run.diagnosis, str(failed)
     kind = found.kind if found else ""
+    if "waited for before" in text:
+        return "a handle is waited for twice: forget it after its wait"
     if kind == "limit":
         return "the limit came before the ranks were done: the machine is busy, check once more"
-    in_group = job is not None and len(job.rings) > 1
-    if in_group and (kind in ("wrong peer", "never came", "left early", *_IN_A_CIRCLE)
-                     or _GROUP_ERRORS.search(text)):  # fmt: skip
+    in_group = job is not None and 1 < job.ranks < WORLD
+    in_mesh = in_group and len(job.rings) > 1
+    if in_group and _GROUP_ERRORS.search(text):
         return _GLOBAL
-    if kind in _IN_A_CIRCLE and job is not None and job.ranks == 3:
+    if in_mesh and kind in ("wrong peer", "never came", "left early", *_IN_A_CIRCLE):
+        return _GLOBAL
+    if kind in (*_IN_A_CIRCLE, "other operation") and job is not None and job.ranks == 3:
         return _ODD.format(c=3)  # four came through
     return _BY_KIND.get(kind) or next(
         (hint for pattern, hint in _BY_TEXT if re.search(pattern, text)), ""

@@ -50,7 +50,7 @@ def of_value(large: bool, pairs: list[Pair], got: dict, name: str) -> str:
                 return f"{name}: {why}"
     if large:
         return _OVERFLOW
-    if len(pairs) == 2 and any((lse == -torch.inf).any() for _, lse in pairs):
+    if any((lse == -torch.inf).any() for _, lse in pairs):
         return f"{name}: a block of which a query saw nothing has lse -inf and weight exp(-inf) = 0"
     return ""
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import torch
 
 from labs.ring_attention import judge_calls
-from labs.ring_attention.trial import Seen
 from labs.ring_attention.trial_reference import Part, Reference
 
 
@@ -23,9 +22,10 @@ def of_kind(name: str, odd: str) -> str:
     return "sums are in fp32 or better until the end; what is returned has the type that came in"
 
 
-def of_value(name: str, seen: Seen, rings: list[Reference], ring: int, member: int) -> str:
-    """What `name` on one rank of a ring is instead, and why."""
-    reference, told = rings[ring], seen.told[ring][member]
+def of_value(
+    name: str, reference: Reference, member: int, told: dict, wrong: judge_calls.Fault | None
+) -> str:
+    """What `name` on one rank of a ring is instead, and why. wrong: with the calls of attend."""
     got = told[name].double()
     job = reference.job
     if got.isnan().any() or got.isinf().any() and name != "lse":
@@ -38,20 +38,19 @@ def of_value(name: str, seen: Seen, rings: list[Reference], ring: int, member: i
             "-inf - -inf is not a number, nor is 0/0: a query that has seen no key yet has lse "
             "-inf; its out is 0, and so are its gradients"
         )
-    wrong = judge_calls.fault(reference, member, told["calls"])
     if wrong:
-        return f"{name} is off: {wrong.hint}"
+        return wrong.hint
     if job.plain:
         return (
-            f"{name} is off on large blocks only: a buffer was written to while it was still being "
-            "sent, or read before its wait"
+            "right on small blocks, and not on large ones: a buffer was written to while it was "
+            "still being sent, or read before its wait"
         )
     slips = _forward(name, reference, member, told["calls"]) if name in ("out", "lse") else (
         _backward(name, reference, member, told["calls"])
     )  # fmt: skip
     for slip, why in slips:
         if _same(got, slip):
-            return f"{name} is off: {why}"
+            return why
     return _ratio(name, got, reference, member)
 
 
@@ -143,14 +142,14 @@ def _backward(
     own = getattr(reference.part(member, member), name)
     yield (
         own,
-        f"{name} holds only what this rank's own queries add: the sums travel with their "
+        "it holds only what this rank's own queries add: the sums travel with their "
         "block, and every rank adds to them",
     )
     if len(parts) > 1:
         added = sum(getattr(part, name) for part in parts)
         yield (
             added,
-            f"{name} was not sent: what this rank's queries add to other ranks' keys was "
+            "it was not sent: what this rank's queries add to other ranks' keys was "
             "added up here. The sums travel with their block, and home at the end",
         )
     for hops in range(1, c):
@@ -159,11 +158,13 @@ def _backward(
             f"it is that of rank {(member + hops) % c}'s keys, not sent home: the sums are {hops} "
             f"hop{'s' * (hops > 1)} off. After c hops in all they are where their keys are",
         )
+    other = {"dk": "dv", "dv": "dk"}[name]
+    yield reference.expected(member, other), f"it is that of {other}: dq, dk, dv in this order"
     last = getattr(reference.part((member - 1) % c, member), name)
     yield last, "it is what one other rank adds: add to the sum that arrives, do not replace it"
     yield (
         reference.expected(member, name) - own,
-        f"what this rank's own queries add to {name} is missing",
+        "what this rank's own queries add is missing",
     )
     yield (
         sum(reference.expected(m, name) for m in range(c)),
@@ -176,10 +177,10 @@ def _ratio(name: str, got: torch.Tensor, reference: Reference, member: int) -> s
     want, job = reference.expected(member, name), reference.job
     c, root = job.ranks, job.width**0.5
     if got.shape != want.shape or not want.isfinite().all() or not want.any():
-        return f"{name} is off"
+        return ""
     ratio = (got * want).sum() / (want * want).sum()
     if not _same(got, ratio * want):
-        return f"{name} is off"
+        return ""
     named = {
         1 / c: f"averaged over the {c} ranks: each adds its part, with factor 1",
         float(c): f"{c} times too large: added up once for each of the {c} ranks",
@@ -190,5 +191,5 @@ def _ratio(name: str, got: torch.Tensor, reference: Reference, member: int) -> s
     }
     for number, why in named.items():
         if abs(ratio.item() / number - 1) < 1e-2:
-            return f"{name} is off: {why}"
-    return f"{name} is off by a factor {ratio.item():.3g}"
+            return why
+    return f"by a factor {ratio.item():.3g}"

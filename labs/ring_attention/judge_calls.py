@@ -23,6 +23,16 @@ class Fault:
     hint: str
 
 
+def first_fault(rings: list[Reference], told: list[list[dict]]) -> Fault | None:
+    """What is wrong on any rank. The last of a ring sees most, and so tells most."""
+    for reference, ring in zip(rings, told, strict=True):
+        for member in reversed(range(len(ring))):
+            wrong = fault(reference, member, ring[member]["calls"])
+            if wrong:
+                return wrong
+    return None
+
+
 def fault(reference: Reference, member: int, calls: list[dict]) -> Fault | None:
     """What is wrong with the calls of one rank of a ring; None: nothing."""
     job = reference.job
@@ -67,11 +77,6 @@ def _why_missing(reference: Reference, member: int, missing: list[int]) -> str:
     job, c = reference.job, reference.job.ranks
     if missing == [member]:
         return "your own block is attended to as well: it is the first one, before any arrives"
-    if len(missing) == 1 and missing[0] == (member + 1) % c and c > 2:
-        return (
-            "the last block that arrives, that of the right neighbour, is not attended to: c blocks "
-            "are attended to, c-1 of them have come"
-        )
     later = all(source > member for source in missing)
     if later and not torch.equal(job.k_places.flatten().sort()[0], job.k_places.flatten()):
         return (
@@ -82,6 +87,11 @@ def _why_missing(reference: Reference, member: int, missing: list[int]) -> str:
         return (
             "full attention: queries placed after all keys see every block. Skip by places, "
             "not by ranks"
+        )
+    if len(missing) == 1 and missing[0] == (member + 1) % c and c > 2:
+        return (
+            "the last block that arrives, that of the right neighbour, is not attended to: your "
+            "own and c-1 that arrive make c"
         )
     return "every block that a query sees is attended to: your own and the c-1 that arrive"
 
@@ -97,10 +107,11 @@ def _given(reference: Reference, member: int, call: dict) -> Fault | None:
             f"rank {member} of the ring attends with queries that are not its own",
             "the queries stay: only K and V go round",
         )
-    if wrong := _key_places(reference, member, call["k_places"], keys):
-        return wrong
     places = reference.job.q_places[member].tolist()
-    if call["q_places"] != [places[at] for _, at in whose]:
+    own = call["q_places"] == [places[at] for _, at in whose]
+    if wrong := _key_places(reference, member, call["k_places"], keys, own):
+        return wrong
+    if not own:
         told = (
             f"rank {member} of the ring attends with query places {_few(call['q_places'])}, its "
             f"queries stand at {_few(places)}"
@@ -129,8 +140,8 @@ def _tokens(
     at = f"rank {member} of the ring: attend"
     if not keys or not values or None in keys or None in values:
         if call["k"] and all(stamp in reference.owners["v"] for stamp in call["k"]):
-            return Fault(f"{at} was given V in the place of K",
-                         "attend takes q, k, v in this order; k and v were stacked in which?")  # fmt: skip
+            hint = "attend takes q, k, v in this order; in which were k and v stacked?"
+            return Fault(f"{at} was given V in the place of K", hint)
         return Fault(f"{at} was given keys or values that no rank holds", _OVERWRITTEN)
     if len(call["k"]) > reference.job.tokens:
         return Fault(
@@ -147,7 +158,7 @@ def _tokens(
 
 
 def _key_places(
-    reference: Reference, member: int, given: list[int], keys: list[Token]
+    reference: Reference, member: int, given: list[int], keys: list[Token], queries_right: bool
 ) -> Fault | None:
     table = reference.job.k_places.tolist()
     if given == [table[source][at] for source, at in keys]:
@@ -158,7 +169,7 @@ def _key_places(
         f"{_few(table[source])}, as if they stood at {_few(given)}"
     )
     named = next((r for r, row in enumerate(table) if row == given), None)
-    if named is None or named == member:
+    if named is None or named == member or not queries_right:
         return Fault(told, f"a local causal mask: {_GLOBAL}")
     return Fault(
         told,
@@ -181,11 +192,11 @@ def _results(reference: Reference, member: int, call: dict, whose: list[Token]) 
 
 
 _OWN = {
-    "lse": "with a block's own lse the gradients are those of a softmax over this block alone: dq, "
-    "dk and dv are off. Hand on the lse over all keys, as ring_forward returned it",
-    "out": "with a block's own out the mean that softmax's gradient subtracts is that of one block: "
-    "dq and dk are off, dv is right. Hand on the out over all keys, as ring_forward returned it",
-    "d_out": "d_out belongs to the queries and stays with them, as it came",
+    "lse": "with a block's own lse the gradients are those of a softmax over this block alone. "
+    "Hand on the lse over all keys, as ring_forward returned it",
+    "out": "with a block's own out the mean that softmax's gradient subtracts is that of one "
+    "block (dv does without). Hand on the out over all keys, as ring_forward returned it",
+    "d_out": "d_out belongs to the queries and is handed on as it came: was it changed on the way?",
 }
 
 

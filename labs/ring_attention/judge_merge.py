@@ -110,6 +110,11 @@ def _hide(scores: torch.Tensor) -> None:
     scores.fill_(-torch.inf)
 
 
+def handed_in(asked: list[Case]) -> list[tuple[str, list[Pair], object]]:
+    """What the rank gets of each case."""
+    return [(case.label, case.partials(), case.order) for case in asked]
+
+
 def on_rank(function: Callable, given: list[tuple[str, list[Pair], object]]) -> list[dict]:
     """On a rank: each case merged, and the gradients of the first pair of each case of two."""
     found = []
@@ -159,7 +164,7 @@ def cotangent(out: torch.Tensor) -> torch.Tensor:
 def judge(function: Callable | Source, seed: int) -> list[Verdict]:
     """Each property on its own cases; gradients on those of two blocks."""
     asked = cases(seed)
-    given = [(case.label, case.partials(), case.order) for case in asked]
+    given = handed_in(asked)
     try:
         run = ranks.launch(on_rank, 1, args=(function, given), limit=_LIMIT, status=False)
     except ranks.RunFailed as failed:
@@ -167,9 +172,14 @@ def judge(function: Callable | Source, seed: int) -> list[Verdict]:
         return broke(PROPERTIES, failed, hints_merge.of_failure(failed), str(at))
     except ValueError as refused:
         return not_reached(PROPERTIES, Verdict(VALUES, FAILED, str(refused)))
+    return judged(asked, run.values[0], run.output)
+
+
+def judged(asked: list[Case], found: list[dict], output: str) -> list[Verdict]:
+    """The verdicts on what came back; of each property the first failure."""
     told: dict[str, Verdict] = {}
-    for case, got in zip(asked, run.values[0], strict=True):
-        for verdict in (_value(case, got, run.output), _of_gradients(case, got)):
+    for case, got in zip(asked, found, strict=True):
+        for verdict in (_value(case, got, output), _of_gradients(case, got)):
             held = told.get(verdict.name)
             fails_first = held and held.state == PASSED and verdict.state != PASSED
             if held is None or fails_first or not held.detail:

@@ -76,7 +76,7 @@ def _why(job: Job, backward: bool, others: list[str], sent: int, many: bool) -> 
         if sent == right:
             return "dk and dv were not sent: the sums travel with the blocks, and home at the end"
         if sent - c * block in grads:
-            return "K and V make one hop too many: after c-1 hops each rank has seen all blocks"
+            return "one hop too many: K, V make c-1 of them, their gradients c, the last one home"
         return "K, V: c-1 blocks in their own type; sums of dk, dv: c blocks, or c-1, in fp32"
     if sent == each * right:
         return (
@@ -99,7 +99,7 @@ def _sizes(job: Job) -> set[int]:
 
 
 def overlap(name: str, seen: Seen, rings: list[Reference], backward: bool) -> Verdict:
-    """While a block is worked on, the next one travels: all of K, V posted before, waited for after.
+    """While a block is worked on, the next one travels: posted before, waited for after.
 
     Only during the last block may there be none. In a backward pass K and V are told from the sums
     of their gradients by their smaller type, so it is judged in bf16.
@@ -142,8 +142,8 @@ def in_flight(name: str, seen: Seen) -> Verdict:
             hint = (
                 "keep every handle that isend and irecv return, and wait for each before you return"
                 if "nobody waited" in fault
-                else "a send reads its buffer until its wait: receive into a tensor of its own, and "
-                "write to nothing that is still being sent"
+                else "a send reads its buffer until its wait: receive into a tensor of its own, "
+                "and write to nothing that is still being sent"
             )
             return Verdict(name, FAILED, f"{seen.job}\nrank {member} of the ring: {fault}", hint)
     return Verdict(name, PASSED, "all waited for, none touched before")

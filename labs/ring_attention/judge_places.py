@@ -76,21 +76,24 @@ def judge_mask(function: Callable | Source, seed: int) -> list[Verdict]:
         return broke(MASK, failed, hint, _at(failed))
     except ValueError as refused:
         return [Verdict(VALUES, FAILED, str(refused))]
-    for (label, queries, keys), (rows, shape, kind, changed) in zip(
-        asked, run.values[0], strict=True
-    ):
+    return judged_masks(asked, run.values[0], run.output)
+
+
+def judged_masks(asked: list, found: list, output: str) -> list[Verdict]:
+    """The verdict on the masks that came back: the first wrong one."""
+    for (label, queries, keys), (rows, shape, kind, changed) in zip(asked, found, strict=True):
         want = [[k <= q for k in keys] for q in queries]
         if shape != [len(queries), len(keys)]:
             told = f"{label}: shape {tuple(shape)}, expected {(len(queries), len(keys))}"
-            return [Verdict(VALUES, FAILED, told, _SHAPE, run.output)]
+            return [Verdict(VALUES, FAILED, told, _SHAPE, output)]
         if rows != want or kind != "torch.bool":
             told = _first_wrong(label, queries, keys, rows, want, kind)
             hint = _mask_hint(queries, keys, rows, want, kind)
-            return [Verdict(VALUES, FAILED, told, hint, run.output)]
+            return [Verdict(VALUES, FAILED, told, hint, output)]
         if changed:
             told = f"{label}: right, but the places were changed in place"
-            return [Verdict(VALUES, FAILED, told, "work on copies", run.output)]
-    return [Verdict(VALUES, PASSED, f"{len(asked)} blocks, every pair", output=run.output)]
+            return [Verdict(VALUES, FAILED, told, "work on copies", output)]
+    return [Verdict(VALUES, PASSED, f"{len(asked)} blocks, every pair", output=output)]
 
 
 _SHAPE = (
@@ -124,7 +127,10 @@ def _mask_hint(queries: list[int], keys: list[int], rows: list, want: list, kind
     if got == [[k < q for k in keys] for q in queries]:
         return "a token sees itself: at or before its own place, <= and not <"
     if got == [[k >= q for k in keys] for q in queries]:
-        return "a query sees what came before it, not what comes after: k_places <= q_places"
+        return (
+            "a query sees what came before it, not what comes after: k_places <= q_places; one row "
+            "a query, one column a key"
+        )
     if got == [[j <= i for j in range(len(keys))] for i in range(len(queries))]:
         return (
             "a local mask: the lower triangle is right for a rank's own block alone. Compare the "
@@ -142,7 +148,7 @@ def zigzag_cases(seed: int) -> list[tuple[int, int]]:
     return [(4, 16), (2, 8), (4, 8), (3, 12), (1, 6), (5, 20), (c, 2 * c * draw.randrange(2, 6))]
 
 
-_REFUSED = ((4, 12), (3, 9), (2, 6), (4, 4), (1, 3))
+REFUSED = ((4, 12), (3, 9), (2, 6), (4, 4), (1, 3))
 """Multiples of the ranks among them, but not of twice as many."""
 
 
@@ -183,7 +189,7 @@ def judge_zigzag(function: Callable | Source, seed: int) -> list[Verdict]:
     asked = zigzag_cases(seed)
     try:
         run = ranks.launch(
-            zigzag_on_rank, 1, args=(function, asked, list(_REFUSED)), limit=_LIMIT, status=False
+            zigzag_on_rank, 1, args=(function, asked, list(REFUSED)), limit=_LIMIT, status=False
         )
     except ranks.RunFailed as failed:
         made = failed.run.kept[0].get(_KEPT, []) if failed.run.kept else []
@@ -191,9 +197,12 @@ def judge_zigzag(function: Callable | Source, seed: int) -> list[Verdict]:
         return not_reached(ZIGZAG, wrong) if wrong else broke(ZIGZAG, failed, "", _at(failed))
     except ValueError as refused:
         return not_reached(ZIGZAG, Verdict(PLACES, FAILED, str(refused)))
-    told = run.values[0]
+    return judged_zigzag(asked, run.values[0])
+
+
+def judged_zigzag(asked: list[tuple[int, int]], told: dict) -> list[Verdict]:
+    """The verdicts on the places, and on the refusals."""
     wrong = next(filter(None, map(_wrong_places, told["made"])), None)
-    c, length = asked[0]
     first = wrong or Verdict(PLACES, PASSED, f"{len(asked)} sequences, every rank of each")
     return [first, _refusals(told["refused"])]
 
@@ -248,20 +257,21 @@ def _zigzag_hint(rank: int, c: int, length: int, got: list[int], want: list[int]
 
 
 def _refusals(told: list[str]) -> Verdict:
-    for (c, length), made in zip(_REFUSED, told, strict=True):
+    for (c, length), made in zip(REFUSED, told, strict=True):
         asked = f"{length} tokens, {c} {'rank' if c == 1 else 'ranks'}"
         if not made.startswith("ValueError"):
-            half = (
-                f" ({length} is a multiple of {c}, but not of {2 * c})" if length % c == 0 else ""
+            hint = (
+                "2*ranks chunks of equal size: raise ValueError where length % (2*ranks) is not 0"
             )
-            hint = f"2*ranks chunks of equal size: raise ValueError where length % (2*ranks) is not 0{half}"
+            if length % c == 0:
+                hint += f" ({length} is a multiple of {c}, but not of {2 * c})"
             return Verdict(REFUSAL, FAILED, f"{asked}: expected ValueError, got: {made}", hint)
         if str(length) not in made or not {str(c), str(2 * c)} & set(_numbers(made)):
             hint = "a refusal says the numbers: the length, and how many ranks or chunks"
             return Verdict(REFUSAL, FAILED, f"{asked}: the message is {made!r}", hint)
-    if len(told) != len(_REFUSED):
+    if len(told) != len(REFUSED):
         return Verdict(REFUSAL, NOT_REACHED)
-    return Verdict(REFUSAL, PASSED, f"{_REFUSED[0][1]} tokens on {_REFUSED[0][0]} ranks")
+    return Verdict(REFUSAL, PASSED, f"{REFUSED[0][1]} tokens on {REFUSED[0][0]} ranks")
 
 
 def _numbers(text: str) -> list[str]:

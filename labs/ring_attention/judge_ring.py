@@ -16,8 +16,8 @@ from labs.judging import broke, not_reached
 from labs.ranks.ship import Source
 from labs.ring_attention import hints_broken, hints_values, judge_calls, trial
 from labs.ring_attention.judge_messages import in_flight, memory, overlap, traffic
-from labs.ring_attention.trial_jobs import ring_jobs
 from labs.ring_attention.trial import BACKWARD, FORWARD, Seen
+from labs.ring_attention.trial_jobs import ring_jobs
 from labs.ring_attention.trial_reference import Reference
 
 BLOCKS, TRAFFIC, OVERLAP, FLIGHT, MEMORY = (
@@ -33,41 +33,57 @@ def judge_ring(name: str) -> Callable[[Callable | Source, int], list[Verdict]]:
 
     def judge(function: Callable | Source, seed: int) -> list[Verdict]:
         jobs = ring_jobs(seed, backward)
-        references = [[Reference(job, ring) for ring in range(len(job.rings))] for job in jobs]
-        given = [[one.results for one in rings] for rings in references] if backward else None
+        references, given = referred(jobs, backward)
         try:
             all_seen = trial.run(function, jobs, given)
         except ranks.RunFailed as failed:
             return _broke(properties, failed, jobs)
         except ValueError as refused:  # it cannot be sent to a rank
             return not_reached(properties, Verdict(properties[0], FAILED, str(refused)))
-        told: dict[str, Verdict] = {}
-        for seen, rings in zip(all_seen, references, strict=True):
-            for verdict in _verdicts(seen, rings, backward):
-                held = told.get(verdict.name)
-                fails_first = held and held.state == PASSED and verdict.state != PASSED
-                if held is None or fails_first or not held.detail:
-                    told[verdict.name] = verdict
-        return [told[name] for name in properties]
+        return judged(name, all_seen, references)
 
     return judge
+
+
+def judged(name: str, all_seen: list[Seen], references: list[list[Reference]]) -> list[Verdict]:
+    """The verdicts on what came back; of each property the first failure."""
+    backward = name == "ring_backward"
+    told: dict[str, Verdict] = {}
+    for seen, rings in zip(all_seen, references, strict=True):
+        for verdict in _verdicts(seen, rings, backward):
+            held = told.get(verdict.name)
+            fails_first = held and held.state == PASSED and verdict.state != PASSED
+            if held is None or fails_first or not held.detail:
+                told[verdict.name] = verdict
+    values = BACKWARD if backward else FORWARD
+    return _joined([told[property_] for property_ in PROPERTIES[name]], values)
+
+
+def referred(
+    jobs: list[trial.Job], backward: bool
+) -> tuple[list[list[Reference]], list[list[list[dict]]] | None]:
+    """By job and ring: what must come back; and what a backward pass starts from, out and lse."""
+    references = [[Reference(job, ring) for ring in range(len(job.rings))] for job in jobs]
+    given = [[one.results for one in rings] for rings in references] if backward else None
+    return references, given
 
 
 def _broke(
     properties: tuple[str, ...], failed: ranks.RunFailed, jobs: list[trial.Job]
 ) -> list[Verdict]:
     """A run without an end: the job at which the ranks stood, the doctor's words, a hint."""
-    numbers = [kept[trial.JOB] for kept in failed.run.kept if kept and trial.JOB in kept]
-    job = jobs[hints_broken.culprit(failed, numbers)] if numbers else None
+    at = {rank: kept[trial.JOB] for rank, kept in enumerate(failed.run.kept) if trial.JOB in kept}
+    job = jobs[hints_broken.culprit(failed, at)] if at else None
     hint = hints_broken.of_failure(failed, job)
     return broke(properties, failed, hint, str(job or ""))
 
 
 def _verdicts(seen: Seen, rings: list[Reference], backward: bool) -> list[Verdict]:
     """All properties in one job."""
+    wrong = judge_calls.first_fault(rings, seen.told)
     judged = [
-        *(_value(name, seen, rings) for name in (BACKWARD if backward else FORWARD)),
-        _blocks(seen, rings),
+        *(_value(name, seen, rings, wrong) for name in (BACKWARD if backward else FORWARD)),
+        _blocks(seen, wrong),
         traffic(TRAFFIC, seen, backward),
         overlap(OVERLAP, seen, rings, backward),
         in_flight(FLIGHT, seen),
@@ -77,7 +93,9 @@ def _verdicts(seen: Seen, rings: list[Reference], backward: bool) -> list[Verdic
     return [replace(verdict, output=seen.output) for verdict in judged]
 
 
-def _value(name: str, seen: Seen, rings: list[Reference]) -> Verdict:
+def _value(
+    name: str, seen: Seen, rings: list[Reference], wrong: judge_calls.Fault | None
+) -> Verdict:
     """One of the returned tensors on every rank, place by place."""
     worst = 0.0
     for ring, reference in enumerate(rings):
@@ -95,7 +113,7 @@ def _value(name: str, seen: Seen, rings: list[Reference]) -> Verdict:
                     f"{where}: got {got.flatten()[at]:.6g}, expected {want.flatten()[at]:.6g}; "
                     f"largest difference {apart:.1e}, bound {bound:.1e}"
                 )
-                hint = hints_values.of_value(name, seen, rings, ring, member)
+                hint = hints_values.of_value(name, reference, member, told, wrong)
                 return Verdict(name, FAILED, told_, hint)
     return Verdict(name, PASSED, f"{seen.job}: on every rank that of the whole sequence")
 
@@ -124,12 +142,9 @@ def _eps(name: str, job: trial.Job) -> float:
     return 1e-12 if job.size == 1 else 1e-9
 
 
-def _blocks(seen: Seen, rings: list[Reference]) -> Verdict:
-    for ring, reference in enumerate(rings):
-        for member, told in enumerate(seen.told[ring]):
-            wrong = judge_calls.fault(reference, member, told["calls"])
-            if wrong:
-                return Verdict(BLOCKS, FAILED, f"{seen.job}\n{wrong.told}", wrong.hint)
+def _blocks(seen: Seen, wrong: judge_calls.Fault | None) -> Verdict:
+    if wrong:
+        return Verdict(BLOCKS, FAILED, f"{seen.job}\n{wrong.told}", wrong.hint)
     counts = ", ".join(str(len(told["calls"])) for told in seen.told[0])
     return Verdict(BLOCKS, PASSED, f"{seen.job}: {counts} calls by rank, each on what is seen")
 
@@ -142,3 +157,18 @@ def _unchanged(first: Verdict, seen: Seen) -> Verdict:
         first.name, FAILED, f"{seen.job}\nright, but {' and '.join(changed)} was changed in place",
         "work on tensors of your own: the caller still needs what it handed in",
     )  # fmt: skip
+
+
+def _joined(verdicts: list[Verdict], values: tuple[str, ...]) -> list[Verdict]:
+    """One hint for all that it explains: "dk and dv are off: …"."""
+    found, told = [], set()
+    for verdict in verdicts:
+        alike = [v.name for v in verdicts if v.hint == verdict.hint and v.name in values]
+        hint = "" if verdict.hint in told else verdict.hint
+        told.add(verdict.hint)
+        if hint and alike and verdict.state == FAILED:
+            last = f" and {alike[-1]}" if len(alike) > 1 else ""
+            names = ", ".join(alike[:-1] or alike) + last
+            hint = f"{names} {'are' if last else 'is'} off: {hint}"
+        found.append(replace(verdict, hint=hint))
+    return found

@@ -2,17 +2,14 @@
 
 Every ring of a job has its own tokens, made on each rank from the seed; the kernel makes the same
 ones to know what must come back (trial_reference.py), and what is expected never goes to a rank.
-`attend` is handed in by the judge. It notes which tokens it was given, under which places, and
-which messages were on their way from before it began until after it had ended: an order of events,
-not times.
+`attend` is handed in by the judge, and keeps a record (trial_record.py).
 """
 
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
@@ -20,9 +17,8 @@ import torch.distributed as dist
 from labs import ranks
 from labs.ranks.ledger import Ledger
 from labs.ranks.ship import Source
-from labs.ranks_and_collectives.in_flight import Log, watched
-from labs.ring_attention import blocks
-from labs.ring_attention.places import NEVER
+from labs.ranks_and_collectives.in_flight import watched
+from labs.ring_attention.trial_record import Record
 from labs.staying import must_return
 
 LIMIT = 20.0
@@ -30,8 +26,8 @@ LIMIT = 20.0
 WORLD = 4
 JOB = "job"
 """What a rank keeps: the number of the job that it is at."""
-_SLEEP = 0.02  # seconds in each call of attend, on the slow rank of a job
 Names = tuple[str, ...]
+Groups = dict[tuple[int, ...], dist.ProcessGroup | None]
 FORWARD: Names = ("out", "lse")
 BACKWARD: Names = ("dq", "dk", "dv")
 
@@ -100,93 +96,27 @@ def made(job: Job, ring: int, member: int) -> dict[str, torch.Tensor]:
     return {name: tensor.to(job.dtype) for name, tensor in found.items()}
 
 
-def stamps(x: torch.Tensor, heads: int) -> list[int]:
-    """A number for each token of (B, heads, n, d), made of all its bits: whose token is it?
-
-    Heads that were repeated count once; the type does not count, only the values.
-    """
-    if x.dim() == 3:  # lse
-        x = x.unsqueeze(-1)
-    if x.dim() != 4 or x.shape[1] % heads:
-        return []
-    x = x.detach()[:, :: x.shape[1] // heads].double().contiguous().view(torch.int64)
-    draw = torch.Generator().manual_seed(1)
-    shape = (x.shape[0], heads, 1, x.shape[3])
-    weights = torch.randint(1, 2**62, shape, generator=draw)
-    return (x * (2 * weights + 1)).sum((0, 1, 3)).tolist()
-
-
-@dataclass
-class _Record:
-    """What `attend` notes of its calls on this rank."""
-
-    job: Job
-    log: Log
-    calls: list[dict] = field(default_factory=list)
-    asleep: bool = False
-
-    def note(self, given: dict[str, torch.Tensor]) -> dict:
-        told: dict[str, object] = {
-            name: stamps(x, self.job.kv_heads if name in "kv" else self.job.heads)
-            for name, x in given.items()
-            if not name.endswith("_places")
-        }
-        for name in ("q_places", "k_places"):
-            told[name] = given[name].detach().flatten().tolist()
-        # posted before this call, waited for after it: nothing else runs in between
-        told["flying"] = [
-            (f.kind, f.tensor.nbytes, f.tensor.element_size())
-            for f in self.log.flights
-            if not f.over
-        ]
-        return told
-
-    def attend(self, inner: Callable) -> Callable:
-        """`inner`, watched."""
-
-        def attend(q, k, v, q_places, k_places):  # noqa: ANN001, ANN202
-            given = dict(q=q, k=k, v=v, q_places=q_places, k_places=k_places)
-            return self._call(inner, given)
-
-        return attend
-
-    def attend_backward(self, inner: Callable) -> Callable:
-        """`inner`, watched."""
-
-        def attend_backward(d_out, q, k, v, out, lse, q_places, k_places):  # noqa: ANN001, ANN202
-            given = dict(d_out=d_out, q=q, k=k, v=v, out=out, lse=lse,
-                         q_places=q_places, k_places=k_places)  # fmt: skip
-            return self._call(inner, given)
-
-        return attend_backward
-
-    def _call(self, inner: Callable, given: dict[str, torch.Tensor]) -> object:
-        if self.asleep:
-            time.sleep(_SLEEP)
-        made = inner(*given.values())
-        self.calls.append(self.note(given))
-        return made
-
-
-def _stand_in(q, k, v, q_places, k_places):  # noqa: ANN001, ANN202
-    """Every key scores alike, as many of them as make a sum of 1: out is the mean of all v."""
-    return v.clone(), v.new_zeros(v.shape[:-1])
-
-
-def _stand_in_backward(d_out, q, k, v, out, lse, q_places, k_places):  # noqa: ANN001, ANN202
-    return q.clone(), k.clone(), v.clone()
-
-
-def on_rank(function: Callable, jobs: list[Job], given: list[list[list[dict]]]) -> list[dict]:
-    """On a rank: each job in which it has a place.
+def on_rank(
+    functions: list[Callable], jobs: list[Job], given: list[list[list[dict]]]
+) -> list[list[dict]]:
+    """On a rank: of each function, each job in which this rank has a place.
 
     given: by job, ring and member, out and lse for a backward pass; empty: a forward pass.
     """
-    me, made_groups = dist.get_rank(), {}
+    groups: Groups = {}
     for members in dict.fromkeys(ring for job in jobs for ring in job.rings):
         whole = len(members) == dist.get_world_size()
-        made_groups[members] = None if whole else dist.new_group(list(members))
-    found = []
+        groups[members] = None if whole else dist.new_group(list(members))
+    return [
+        _jobs(function, number, jobs, given, groups) for number, function in enumerate(functions)
+    ]
+
+
+def _jobs(
+    function: Callable, label: int, jobs: list[Job], given: list[list[list[dict]]], groups: Groups
+) -> list[dict]:
+    """All jobs of one function. label: what its sections in the ledger begin with."""
+    me, found = dist.get_rank(), []
     for number, job in enumerate(jobs):
         at = next((at for at, ring in enumerate(job.rings) if me in ring), None)
         if at is None:
@@ -195,7 +125,8 @@ def on_rank(function: Callable, jobs: list[Job], given: list[list[list[dict]]]) 
         ranks.keep(JOB, number)
         ring = job.rings[at]
         results = given[number][at][ring.index(me)] if given else None
-        found.append(_one(function, job, at, ring.index(me), made_groups[ring], results))
+        with ranks.section(f"{label} {job.section}"):
+            found.append(_one(function, job, at, ring.index(me), groups[ring], results))
     return found
 
 
@@ -213,13 +144,9 @@ def _one(
     inputs = {name: x.clone().to(ranks.device()) for name, x in inputs.items()}
     before = {name: x.clone() for name, x in inputs.items()}
     tracing = ranks.allocations(job.name) if job.traced else contextlib.nullcontext()
-    with tracing as traced, ranks.section(job.section), watched() as log, must_return():
-        record = _Record(job, log, asleep=job.slow == member)
-        if results is None:
-            one_block = record.attend(_stand_in if job.plain else blocks.attend)
-        else:
-            inner = _stand_in_backward if job.plain else blocks.attend_backward
-            one_block = record.attend_backward(inner)
+    with tracing as traced, watched() as log, must_return():
+        record = Record(job.heads, job.kv_heads, log, asleep=job.slow == member)
+        one_block = record.one_block(results is not None, job.plain)
         arguments = (*inputs.values(), one_block)
         returned = function(*arguments) if group is None else function(*arguments, group)
     told = dict(
@@ -259,26 +186,27 @@ def run(
     function: Callable | Source, jobs: list[Job], given: list[list[list[dict]]] | None = None
 ) -> list[Seen]:
     """Run all jobs in one launch. Raises ranks.RunFailed when a rank fails or waits for ever."""
+    return run_all([function], jobs, given, LIMIT)[0]
+
+
+def run_all(
+    functions: list[Callable | Source], jobs: list[Job], given: list[list[list[dict]]] | None,
+    limit: float,
+) -> list[list[Seen]]:  # fmt: skip
+    """Several answers in one launch, one after the other; if one breaks, all are lost."""
     world = max(rank for job in jobs for ring in job.rings for rank in ring) + 1
     done = ranks.launch(
-        on_rank, world, args=(function, jobs, given or []), limit=LIMIT, status=False
+        on_rank, world, args=(functions, jobs, given or []), limit=limit, status=False
     )
     return [
-        Seen(
-            job,
-            [[done.values[rank][number] for rank in ring] for ring in job.rings],
-            done.ledger.where(section=job.section),
-            done.output,
-        )
-        for number, job in enumerate(jobs)
+        [
+            Seen(
+                job,
+                [[done.values[rank][label][number] for rank in ring] for ring in job.rings],
+                done.ledger.where(section=f"{label} {job.section}"),
+                done.output,
+            )
+            for number, job in enumerate(jobs)
+        ]
+        for label in range(len(functions))
     ]
-
-
-def hidden_places() -> tuple[torch.Tensor, torch.Tensor]:
-    """Three ranks, places with holes: queries that see nothing at all, nothing first, nothing last.
-
-    Rank 1 has padding only. On rank 2 its second query sees keys of rank 0, but none of its own.
-    """
-    keys = torch.tensor([[0, 1, 2, 3], [NEVER] * 4, [8, 9, NEVER, NEVER]])
-    queries = torch.tensor([[-1, -1, 2, 3], [4, 5, 6, 7], [-1, 3, 9, 10]])
-    return queries, keys

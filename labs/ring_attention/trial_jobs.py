@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import torch
 
-from labs.ring_attention.places import at_the_end, plain
-from labs.ring_attention.trial import Job, hidden_places
+from labs.ring_attention.places import NEVER, at_the_end, plain
+from labs.ring_attention.trial import Job
 
 _WORLD, _THREE, _TWO, _ONE = ((0, 1, 2, 3),), ((0, 1, 2),), ((0, 1),), ((0,),)
 _MESH = ((1, 3), (0, 2))
@@ -24,6 +24,16 @@ def zigzag_places(ranks: int, length: int) -> torch.Tensor:
         chunk = place // size
         held[min(chunk, 2 * ranks - 1 - chunk)].append(place)
     return torch.tensor(held)
+
+
+def hidden_places() -> tuple[torch.Tensor, torch.Tensor]:
+    """Three ranks, places with holes: queries that see nothing at all, nothing first, nothing last.
+
+    Rank 1 has padding only. On rank 2 its second query sees keys of rank 0, but none of its own.
+    """
+    keys = torch.tensor([[0, 1, 2, 3], [NEVER] * 4, [8, 9, NEVER, NEVER]])
+    queries = torch.tensor([[-1, -1, 2, 3], [4, 5, 6, 7], [-1, 3, 9, 10]])
+    return queries, keys
 
 
 def ring_jobs(seed: int, backward: bool) -> list[Job]:
@@ -53,7 +63,7 @@ def ring_jobs(seed: int, backward: bool) -> list[Job]:
     found.append(Job("queries and keys that see nothing", _THREE, *hidden, seed=seed + len(found)))
     nothing = torch.full((2, _N), -1)
     found.append(Job("no query sees any key", _TWO, nothing, plain(2, 2 * _N),
-                     seed=seed + len(found)))  # fmt: skip
+                     dtype=torch.bfloat16, seed=seed + len(found)))  # fmt: skip
     if not backward:
         found.append(job("scores up to 1e4", _WORLD, "full", size=5000.0))
     found.append(job("full", _WORLD, "full", dtype=torch.bfloat16))

@@ -1,4 +1,4 @@
-"""What must come back from a trial: attention to the whole sequence at once, in fp64, in the kernel.
+"""What must come back from a trial: attention to the whole sequence at once, in fp64.
 
 torch's scaled_dot_product_attention gives out and, through autograd, the gradients; it shares no
 code with the blocks that the ranks are handed. The parts of single blocks serve the hints only.
@@ -12,7 +12,8 @@ from functools import cached_property
 import torch
 import torch.nn.functional as F
 
-from labs.ring_attention.trial import FORWARD, Job, made, stamps
+from labs.ring_attention.trial import FORWARD, Job, made
+from labs.ring_attention.trial_record import stamps
 
 Token = tuple[int, int]
 """Rank of the ring that holds it, and its place in that rank's block."""
@@ -69,12 +70,12 @@ class Reference:
         return [{name: x[r] for name, x in cut.items()} for r in range(self.job.ranks)]
 
     def _stand_in(self) -> list[dict[str, torch.Tensor]]:
-        """With the stand-ins for attend: the mean of all v, and c times what is a rank's own."""
-        c = self.job.ranks
-        mean = sum(one["v"].double() for one in self.given) / c
-        lse = torch.full(mean.shape[:-1], float(c), dtype=torch.float64).log()
+        """With the stand-ins for attend: the mean of all v, and T times what is a rank's own."""
+        length = self.job.ranks * self.job.tokens
+        mean = self._whole("v").mean(2, keepdim=True).expand_as(self.given[0]["q"])
+        lse = torch.full(mean.shape[:-1], float(length), dtype=torch.float64).log()
         return [
-            dict(out=mean, lse=lse, **{f"d{n}": c * one[n].double() for n in "qkv"})
+            dict(out=mean, lse=lse, **{f"d{n}": length * one[n].double() for n in "qkv"})
             for one in self.given
         ]
 
