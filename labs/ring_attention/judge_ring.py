@@ -11,6 +11,7 @@ from dataclasses import replace
 import torch
 
 from labs import ranks
+from labs.equality import EPS
 from labs.exercise import FAILED, PASSED, Verdict
 from labs.judging import broke, not_reached
 from labs.ranks.ship import Source
@@ -97,7 +98,6 @@ def _value(
     name: str, seen: Seen, rings: list[Reference], wrong: judge_calls.Fault | None
 ) -> Verdict:
     """One of the returned tensors on every rank, place by place."""
-    worst = 0.0
     for ring, reference in enumerate(rings):
         for member, told in enumerate(seen.told[ring]):
             got, want = told[name], reference.expected(member, name)
@@ -105,9 +105,8 @@ def _value(
             if odd := _odd(name, got, want, seen.job):
                 return Verdict(name, FAILED, f"{where}: {odd}", hints_values.of_kind(name, odd))
             apart, at = distance(got, want)
-            bound = _eps(name, seen.job) * max(want[want.isfinite()].abs().amax().item(), 1e-3) \
-                if want.isfinite().any() else 0.0  # fmt: skip
-            worst = max(worst, apart / bound if bound else 0.0)
+            size = want.masked_fill(want.isinf(), 0.0).abs().amax().item()
+            bound = _eps(name, seen.job) * max(size, 1e-3)
             if not apart <= bound:
                 told_ = (
                     f"{where}: got {got.flatten()[at]:.6g}, expected {want.flatten()[at]:.6g}; "
@@ -139,7 +138,7 @@ def _eps(name: str, job: trial.Job) -> float:
     """Of the largest value. Scores of 1e4 have lost four digits before exp sees them."""
     if job.dtype == torch.bfloat16:  # the one rounding at the end is at most half of 2^-8
         return 1e-5 if name == "lse" else 2.0**-8
-    return 1e-12 if job.size == 1 else 1e-9
+    return EPS[job.dtype] * (1 if job.size == 1 else 1e3)
 
 
 def _blocks(seen: Seen, wrong: judge_calls.Fault | None) -> Verdict:

@@ -69,6 +69,6 @@ def ring_jobs(seed: int, backward: bool) -> list[Job]:
     found.append(job("full", _WORLD, "full", dtype=torch.bfloat16))
     found.append(
         job("full, large blocks and a slow rank", _THREE, "full", heads=1, kv_heads=1, batch=1,
-            tokens=128, width=512, plain=True, slow=1)
+            tokens=16, width=4096, plain=True, slow=1)
     )  # fmt: skip
     return found
