@@ -75,6 +75,10 @@ def _coverage(reference: Reference, member: int, seen: torch.Tensor) -> Fault | 
 
 def _why_missing(reference: Reference, member: int, missing: list[int]) -> str:
     job, c = reference.job, reference.job.ranks
+    if missing == [member] and job.tokens == 1:
+        return (
+            "a token sees itself: a block counts when its first key is AT or before the last query"
+        )
     if missing == [member]:
         return "your own block is attended to as well: it is the first one, before any arrives"
     later = all(source > member for source in missing)

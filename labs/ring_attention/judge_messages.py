@@ -23,6 +23,8 @@ def traffic(name: str, seen: Seen, backward: bool) -> Verdict:
             count = sum(count for op, count, _ in made if op == "send")
             others = sorted({op for op, *_ in made if op != "send"})
             if sent in allowed and count <= most and not others:
+                if wrong := _not_a_ring(seen, members, member):
+                    return Verdict(name, FAILED, f"{job}\n{wrong}", _TO_THE_RIGHT)
                 continue
             told = "; ".join(f"{n} × {op}, {size:,} bytes" for op, n, size in made) or "nothing"
             asked = " or ".join(f"{size:,}" for size in sorted(allowed))
@@ -32,6 +34,23 @@ def traffic(name: str, seen: Seen, backward: bool) -> Verdict:
             )  # fmt: skip
     what = f"{c - 1} blocks of K, V" + (" and their gradients" if backward else "")
     return Verdict(name, PASSED, f"{job}: {what}, {min(allowed):,} bytes a rank")
+
+
+_TO_THE_RIGHT = (
+    "a ring: each rank sends to its right neighbour only, and passes on there what came from the "
+    "left. So nobody needs to know more than two others, however many ranks there are"
+)
+
+
+def _not_a_ring(seen: Seen, members: tuple[int, ...], member: int) -> str:
+    """To whom a rank sent, where that is not one neighbour. Left is as good as right."""
+    c = len(members)
+    right, left = members[(member + 1) % c], members[(member - 1) % c]
+    peers = seen.peers.get(members[member], set())
+    if c == 1 or peers in ({right}, {left}):
+        return ""
+    told = " and ".join(map(str, sorted(peers)))
+    return f"rank {members[member]} sent to ranks {told}; its right neighbour is rank {right}"
 
 
 def bytes_allowed(job: Job, backward: bool) -> set[int]:

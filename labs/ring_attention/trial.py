@@ -18,7 +18,7 @@ from labs import ranks
 from labs.ranks.ledger import Ledger
 from labs.ranks.ship import Source
 from labs.ranks_and_collectives.in_flight import watched
-from labs.ring_attention.trial_record import Record
+from labs.ring_attention.trial_record import Record, watch_contents
 from labs.staying import must_return
 
 LIMIT = 20.0
@@ -125,7 +125,7 @@ def _jobs(
         ranks.keep(JOB, number)
         ring = job.rings[at]
         results = given[number][at][ring.index(me)] if given else None
-        with ranks.section(f"{label} {job.section}"):
+        with ranks.section(f"{label} {job.section}", timeline=True):
             found.append(_one(function, job, at, ring.index(me), groups[ring], results))
     return found
 
@@ -145,6 +145,7 @@ def _one(
     before = {name: x.clone() for name, x in inputs.items()}
     tracing = ranks.allocations(job.name) if job.traced else contextlib.nullcontext()
     with tracing as traced, watched() as log, must_return():
+        watch_contents(log)
         record = Record(job.heads, job.kv_heads, log, asleep=job.slow == member)
         one_block = record.one_block(results is not None, job.plain)
         arguments = (*inputs.values(), one_block)
@@ -174,6 +175,7 @@ class Seen:
     job: Job
     told: list[list[dict]]
     ledger: Ledger  # of this job
+    peers: dict[int, set[int]]  # by rank of the world, those that it sent to
     output: str = ""
 
     def messages(self, ring: int, member: int) -> list[tuple[str, int, int]]:
@@ -198,12 +200,18 @@ def run_all(
     done = ranks.launch(
         on_rank, world, args=(functions, jobs, given or []), limit=limit, status=False
     )
+    peers: dict[str, dict[int, set[int]]] = {}
+    for event in done.timeline:
+        if event["op"] == "send":
+            by_rank = peers.setdefault(event["section"], {})
+            by_rank.setdefault(event["rank"], set()).add(event["peer"])
     return [
         [
             Seen(
                 job,
                 [[done.values[rank][label][number] for rank in ring] for ring in job.rings],
                 done.ledger.where(section=f"{label} {job.section}"),
+                peers.get(f"{label} {job.section}", {}),
                 done.output,
             )
             for number, job in enumerate(jobs)

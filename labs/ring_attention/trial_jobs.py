@@ -49,7 +49,7 @@ def ring_jobs(seed: int, backward: bool) -> list[Job]:
     found: list[Job] = []
     found.append(job("causal", _WORLD, "causal"))
     found.append(job("causal", _THREE, "causal", kv_heads=1))
-    found.append(job("causal", _TWO, "causal"))
+    found.append(job("causal, one token a rank", _TWO, "causal", tokens=1))
     found.append(job("causal", _ONE, "causal"))
     found.append(job("causal", _MESH, "causal", kv_heads=1))
     found.append(job("causal, zigzag", _WORLD, "zigzag"))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from labs.ranks_and_collectives.in_flight import Log
+from labs.ranks_and_collectives.in_flight import Flight, Log
 from labs.ring_attention import blocks
 
 _SLEEP = 0.02  # seconds in each call, on a slow rank
@@ -30,8 +30,32 @@ def stamps(x: torch.Tensor, heads: int) -> list[int]:
     x = x.detach()[:, :: x.shape[1] // heads].double().contiguous().view(torch.int64)
     draw = torch.Generator().manual_seed(1)
     shape = (x.shape[0], heads, 1, x.shape[3])
-    weights = torch.randint(1, 2**62, shape, generator=draw)
+    weights = torch.randint(1, 2**62, shape, generator=draw).to(x.device)
     return (x * (2 * weights + 1)).sum((0, 1, 3)).tolist()
+
+
+def watch_contents(log: Log) -> None:
+    """Let the log note a message that is no longer what was posted, however it was written to."""
+    post, finish, sent = log.post, log.finish, {}
+
+    def posting(kind: str, tensor: torch.Tensor) -> Flight:
+        flight = post(kind, tensor)
+        if kind == "send":
+            sent[id(flight)] = _bytes(tensor).clone()
+        return flight
+
+    def finishing(work: object) -> None:
+        for flight in log.flights:
+            posted = sent.pop(id(flight), None) if flight.work is work else None
+            if posted is not None and not torch.equal(posted, _bytes(flight.tensor)):
+                log.note("a tensor that was still being sent was written to before the wait")
+        finish(work)
+
+    log.post, log.finish = posting, finishing
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().flatten().view(torch.uint8)
 
 
 @dataclass

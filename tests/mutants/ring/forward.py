@@ -138,6 +138,22 @@ MUTANTS = [
     wrong("overwrites_what_is_sent", (FLIGHT,), ("tensor of its own",),
           (WAIT, "works[1].wait()"), ("block = arriving",
           "block.copy_(arriving)\n                works[0].wait()")),
+    wrong("overwrites_unseen_by_torch", (FLIGHT,), ("tensor of its own",),
+          (WAIT, "works[1].wait()"), ("block = arriving",
+          "block.data.copy_(arriving)\n                works[0].wait()")),
+    wrong("skips_where_places_are_equal", (OUT, BLOCKS), ("a token sees itself",),
+          (SKIP, SKIP.replace("<=", "<"))),
+    wrong("own_block_to_everybody", (TRAFFIC,), ("each rank sends to its right neighbour only",),
+          (PASS, "to, come = ((rank + s * (step + 1)) % c for s in (1, -1))\n"
+           "                to, come = (dist.get_global_rank(group or dist.group.WORLD, r) "
+           "for r in (to, come))\n"
+           "                arriving, mine = torch.empty_like(block), torch.stack([k, v])\n"
+           "                works = [dist.isend(mine, to, group=group), "
+           "dist.irecv(arriving, come, group=group)]"),
+          holds=(OUT, LSE, BLOCKS)),
+    wrong("blocking_receive", (OUT,), ("every rank receives first",), before=PAIR.replace(BOTH,
+          "dist.recv(arriving, left, group=group)\n        dist.send(mine, right, group=group)\n"
+          "        works = []"), breaks=True),
     wrong("receives_into_what_is_sent", (FLIGHT,), ("tensor of its own",),
           before=PAIR.replace("torch.empty_like(mine)", "mine")),
     wrong("never_waits_for_sends", (FLIGHT,), ("keep every handle",),

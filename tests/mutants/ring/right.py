@@ -63,6 +63,25 @@ RIGHT = {
             ("block = arriving", "block = [new for new, _ in pairs]"),
         ),
     ),
+    "attend by keywords": (
+        "ring_forward",
+        changed(FORWARD, ("attend(q, block[0], block[1], q_places, k_places[source])",
+                          "attend(v=block[1], k=block[0], q=q, k_places=k_places[source], "
+                          "q_places=q_places)")),
+    ),
+    "queries that see nothing left out": (
+        "ring_forward",
+        changed(
+            FORWARD,
+            ("part = attend(q, block[0], block[1], q_places, k_places[source])",
+             "some = q_places >= k_places[source].min()\n"
+             "                new = attend(q[:, :, some], block[0], block[1], q_places[some], "
+             "k_places[source])\n"
+             "                part = (torch.zeros(q.shape, dtype=new[0].dtype),\n"
+             "                        torch.full(q.shape[:-1], -torch.inf, dtype=new[1].dtype))\n"
+             "                part[0][:, :, some], part[1][:, :, some] = new"),
+        ),
+    ),
     "to the left, sources told rightly": (
         "ring_forward",
         TO_THE_LEFT + changed(FORWARD, ("(rank - step) % c", "(rank + step) % c")),
