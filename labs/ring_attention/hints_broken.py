@@ -27,7 +27,7 @@ _GLOBAL = (
 )
 _ODD = (
     "by even and odd ranks a ring of {c} cannot be ordered: with an odd number two neighbours are "
-    f"alike. {_TOGETHER}"
+    f"alike; {_TOGETHER}"
 )
 _BY_TEXT = (
     (r"rank should not be the same as the rank of the current process|Pair is not connected|"

@@ -98,6 +98,7 @@ def _value(
     name: str, seen: Seen, rings: list[Reference], wrong: judge_calls.Fault | None
 ) -> Verdict:
     """One of the returned tensors on every rank, place by place."""
+    size = _size(name, rings)
     for ring, reference in enumerate(rings):
         for member, told in enumerate(seen.told[ring]):
             got, want = told[name], reference.expected(member, name)
@@ -105,8 +106,7 @@ def _value(
             if odd := _odd(name, got, want, seen.job):
                 return Verdict(name, FAILED, f"{where}: {odd}", hints_values.of_kind(name, odd))
             apart, at = distance(got, want)
-            size = want.masked_fill(want.isinf(), 0.0).abs().amax().item()
-            bound = _eps(name, seen.job) * max(size, 1e-3)
+            bound = _eps(name, seen.job) * size
             if not apart <= bound:
                 told_ = (
                     f"{where}: got {got.flatten()[at]:.6g}, expected {want.flatten()[at]:.6g}; "
@@ -115,6 +115,17 @@ def _value(
                 hint = hints_values.of_value(name, reference, member, told, wrong)
                 return Verdict(name, FAILED, told_, hint)
     return Verdict(name, PASSED, f"{seen.job}: on every rank that of the whole sequence")
+
+
+def _size(name: str, rings: list[Reference]) -> float:
+    """What a difference is measured by: the largest gradient, or the largest value, of all ranks.
+
+    One key alone has a share of 1, whatever its score: its dq is 0, and what is computed is
+    rounding. An lse may be 0 too, as a sum of scores that are not.
+    """
+    alike = BACKWARD if name in BACKWARD else (name,)
+    tensors = [one[n] for reference in rings for one in reference.by_rank for n in alike]
+    return max(1.0, *(x.masked_fill(x.isinf(), 0.0).abs().max().item() for x in tensors))
 
 
 def _odd(name: str, got: torch.Tensor, want: torch.Tensor, job: trial.Job) -> str:
