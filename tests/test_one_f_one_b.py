@@ -12,6 +12,7 @@ from labs import one_f_one_b as lab
 from labs.bubble_math import play
 from labs.one_f_one_b import torch_native
 from labs.one_f_one_b.jobs import LAYERS, Orders, jobs
+from labs.pipeline.jobs import one_device
 from labs.pipeline.partition import layer_counts
 from labs.schedules import backward, forward
 from labs.schedules.known import KNOWN
@@ -154,6 +155,12 @@ class TestPlan:
     def test_interleaved_runs_where_it_exists(self):
         asked = jobs(orders(), 4, ("device clock",), (4, 6, 8), 0.002, 1)
         assert [o.job.schedule.micro_batches for o in asked if o.name == "interleaved"] == [4, 8]
+
+
+def test_no_gradient_under_torch_passes_for_anothers():
+    told = lab.native_jobs(orders(), 2)
+    losses = [one_device(job).loss for _, job in told]
+    assert len(told) == len(set(losses)) == len(torch_native.CLASSES)
 
 
 @pytest.mark.ranks

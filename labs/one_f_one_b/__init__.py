@@ -124,14 +124,17 @@ def take(result: Result, planned: list[Planned], run: Run) -> None:
 
 
 def native_jobs(orders: Orders, n: int) -> list[tuple[str, Job]]:
-    """What runs under torch's schedules: the same model, batch and stages."""
+    """What runs under torch's schedules: the same model and stages, each with weights of its own.
+
+    With one set of weights for all, the gradients of one schedule could pass for another's.
+    """
     found = []
-    for name, title in torch_native.CLASSES.items():
+    for seed, (name, title) in enumerate(torch_native.CLASSES.items()):
         # torch's zero-bubble schedule has two chunks a rank, placed as the interleaved one's.
         schedule = orders.one("interleaved" if name == "zero_bubble" else name, n, 2 * n, 2)
         layers = max(TINY.layers, n * chunks("interleaved"))
         shape = type(TINY)(layers, TINY.d, TINY.heads, TINY.length)
-        found.append((name, Job(title, schedule, None, shape, rows=2)))
+        found.append((name, Job(title, schedule, None, shape, rows=2, seed=seed)))
     return found
 
 
