@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from labs.exercise import FAILED, NOT_REACHED, Card, exercises
+from labs.exercise import FAILED, NOT_REACHED, Card, exercises, judged
+from labs.ranks import Cell, Source
 from labs.ranks.ledger import Ledger
 from labs.tp_linear_pair import cases, properties, trial
 from labs.tp_linear_pair.faults import DIAGNOSES, diagnose
@@ -117,3 +118,13 @@ def test_on_real_ranks(returned: str, words: str, monkeypatch) -> None:
     card = card_of("row_parallel", text)
     state = [v.state for v in card.verdicts]
     assert state[:2] == [FAILED, NOT_REACHED] and words in repr(card), card
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("name", ["column_parallel", "ring_shift"])
+def test_an_answer_that_ends_its_process(name: str) -> None:
+    """exit() in an answer: a card that says so, no traceback of the judge."""
+    given = "x, w_shard, b_shard" if name == "column_parallel" else "x"
+    text = f"def {name}({given}):\n    exit()"
+    card = judged(Source(name, [Cell("cell [7]", text)]))
+    assert not card.ok and "ends its process" in repr(card)

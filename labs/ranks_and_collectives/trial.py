@@ -16,6 +16,7 @@ from labs import ranks
 from labs.ranks.ledger import Ledger
 from labs.ranks.ship import Source
 from labs.ranks_and_collectives.in_flight import watched
+from labs.staying import must_return
 
 LIMIT = 20.0
 """Seconds a launch may take: a cell ends within 30 s, whatever the answer does."""
@@ -114,7 +115,7 @@ def on_rank(
     for number, one in enumerate(tries):
         x = made(one, rank, seed + number).to(here)
         before = x.clone()
-        with ranks.section(f"try {number}"), watched() as log:
+        with ranks.section(f"try {number}"), watched() as log, must_return():
             out = function(x) if peers is None else function(x, peers[rank])
         if not isinstance(out, torch.Tensor):
             raise TypeError(f"the function returned {type(out).__name__}, not a tensor")

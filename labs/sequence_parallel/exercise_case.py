@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from labs import ranks
 from labs.ranks.ledger import Ledger
 from labs.ranks.ship import Source
+from labs.staying import must_return
 from labs.tp_linear_pair import trial
 from labs.tp_linear_pair.trial import Case, Seen, Traffic
 
@@ -104,7 +105,8 @@ def on_rank(function: Callable, inputs: list[dict], *rest: object) -> dict:
             y = region(whole, w_in, w_out)
             return y[:, : y.shape[1] - shorter]
 
-        return function(x_shard, its_region, group)
+        with must_return():
+            return function(x_shard, its_region, group)
 
     found = trial.on_rank(answer, inputs, *rest)
     return {**found, REGIONS: called}

@@ -17,6 +17,7 @@ import torch.distributed as dist
 from labs import ranks
 from labs.ranks.ledger import Ledger
 from labs.ranks.ship import Source
+from labs.staying import must_return
 
 SECTION = "trial"
 LIMIT = 20.0
@@ -135,7 +136,8 @@ def on_rank(
     cotangent = cotangents[rank].to(device)
     untouched = cotangent.clone()
     with _in_graph() as warned, ranks.allocations(SECTION) as made, ranks.section(SECTION):
-        out = function(*given.values())
+        with must_return():
+            out = function(*given.values())
         if not isinstance(out, torch.Tensor):
             raise TypeError(f"the function returned {type(out).__name__}, not a tensor")
         out, odd = comparable(out, cotangent)
