@@ -170,7 +170,11 @@ class TestNumPy:
     def test_times(self):
         assert simulate(GPIPE, Times(np.ones(4), np.float64(2))).makespan == 33
 
-    @pytest.mark.parametrize("asked", [np.array([4, 8]), (m for m in (8, 4, 4)), {4, 8}], ids=repr)
+    @pytest.mark.parametrize(
+        "asked",
+        [np.array([4, 8]), (m for m in (8, 4, 4)), {4, 8}],
+        ids=["array", "generator", "set"],
+    )
     def test_micro_batches(self, asked):
         with pytest.raises(AssertionError, match="something was launched"):
             bubble_math.run(2, only="device clock", micro_batches=asked)
