@@ -36,6 +36,7 @@ from labs.ranks import Run
 from labs.result import Result
 from labs.schedules import Schedule
 from labs.schedules.known import KNOWN
+from labs.sections import chosen
 
 TOPIC = "bubble_math"
 MICRO_BATCHES = (4, 8, 32)
@@ -77,7 +78,7 @@ def run(
 
     Raises ValueError, before anything is launched, for what cannot be.
     """
-    sections = refuse.sections(TOPIC, SECTIONS, only)
+    sections = chosen(TOPIC, SECTIONS, only)
     asked = refuse.micro_batches(micro_batches)
     refuse.step(ranks, max(asked), forward, tries)
     refuse.orders(gpipe_order=gpipe_order)

@@ -36,6 +36,7 @@ from labs.pipeline.parity import held
 from labs.ranks import Run
 from labs.result import Result
 from labs.schedules.known import KNOWN
+from labs.sections import chosen
 
 TOPIC = "one_f_one_b"
 MICRO_BATCHES = (4, 8, 32)
@@ -68,7 +69,7 @@ def run(
 
     Raises ValueError, before anything is launched, for what cannot be.
     """
-    sections = refuse.sections(TOPIC, SECTIONS, only)
+    sections = chosen(TOPIC, SECTIONS, only)
     asked = refuse.micro_batches(micro_batches)
     refuse.step(ranks, max(asked), forward, tries)
     unknown = [name for name in mine if name not in PARTS]

@@ -15,17 +15,6 @@ LONGEST = 60.0
 """Seconds that one step on simulated devices may take."""
 
 
-def sections(topic: str, known: tuple[str, ...], only: Iterable[str] | str | None) -> tuple:
-    """The sections that are asked for, in their order. Raises ValueError for others."""
-    wanted = known if only is None else (only,) if isinstance(only, str) else only
-    if not isinstance(wanted, (tuple, list, set)) or not wanted:
-        raise ValueError(f"only must name sections of {topic}, got {only!r}")
-    unknown = [name for name in wanted if name not in known]
-    if unknown:
-        raise ValueError(f"{unknown[0]!r} is no section of {topic}; there are {list(known)}")
-    return tuple(name for name in known if name in wanted)
-
-
 def micro_batches(asked: Iterable[int]) -> tuple[int, ...]:
     """Numbers of micro-batches, each once, in order. Raises ValueError for what is none."""
     given = list(asked) if isinstance(asked, Iterable) and not isinstance(asked, str) else []

@@ -28,6 +28,7 @@ from labs.ring_attention import (
 from labs.ring_attention.accounts import BYTES, GRID, LONG, LONGEST, MEMORY
 from labs.ring_attention.grid import LONG_LENGTHS
 from labs.ring_attention.on_rank import on_rank
+from labs.sections import chosen
 from labs.sequence_parallel import lab as sequence
 
 TOPIC = "ring_attention"
@@ -73,7 +74,7 @@ def run(
 
     Raises ValueError, before anything is launched, for what cannot be.
     """
-    sections = refuse.sections(TOPIC, SECTIONS, only)
+    sections = chosen(TOPIC, SECTIONS, only)
     refuse.world(ranks)
     if length is not None:
         refuse.whole(length=length)

@@ -26,8 +26,8 @@ _GLOBAL = (
     "dist.get_global_rank(group, r), and hand on group"
 )
 _ODD = (
-    "by even and odd ranks a ring of {c} cannot be ordered: with an odd number two neighbours are "
-    f"alike; {_TOGETHER}"
+    "this order by even and odd ranks came through on 4 ranks, not on {c}: of an odd number two "
+    f"neighbours are alike; {_TOGETHER}"
 )
 _BY_TEXT = (
     (r"rank should not be the same as the rank of the current process|Pair is not connected|"

@@ -10,17 +10,6 @@ from labs.ring_attention.jobs import CAUSAL, FULL, PLAIN, ZIGZAG
 MASKS, LAYOUTS = (CAUSAL, FULL), (PLAIN, ZIGZAG)
 
 
-def sections(topic: str, known: tuple[str, ...], only: Iterable[str] | str | None) -> tuple:
-    """The sections that are asked for, in their order. Raises ValueError for others."""
-    wanted = known if only is None else (only,) if isinstance(only, str) else only
-    if not isinstance(wanted, (tuple, list, set)) or not wanted:
-        raise ValueError(f"only must name sections of {topic}, got {only!r}")
-    unknown = [name for name in wanted if name not in known]
-    if unknown:
-        raise ValueError(f"{unknown[0]!r} is no section of {topic}; there are {list(known)}")
-    return tuple(name for name in known if name in wanted)
-
-
 def whole(**numbers: object) -> None:
     """Each must be a whole number from 1 on. Raises ValueError."""
     for name, number in numbers.items():
