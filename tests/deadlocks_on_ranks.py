@@ -184,6 +184,8 @@ def sent_more_than_received():
     rank, _ = me()
     if rank == 0:
         dist.isend(torch.ones(2), 1)
+    else:
+        time.sleep(0.5)  # else it may be gone before the send, which then fails
 
 
 def loops():
