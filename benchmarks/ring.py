@@ -39,9 +39,9 @@ def all_ways(length: int, rounds: int, beside: bool = True) -> dict[str, list[tu
     import torch.distributed as dist
 
     import solutions.ring_attention as answers
-    from labs.ring_attention.attention import ring_attention
-    from labs.ring_attention.places import plain
-    from labs.ring_attention.torch_native import native_ring_attention
+    from labs.context_parallel.attention import ring_attention
+    from labs.context_parallel.places import plain
+    from labs.context_parallel.torch_native import native_ring_attention
 
     torch.set_num_threads(1)
     rank, c = dist.get_rank(), dist.get_world_size()

@@ -12,7 +12,10 @@ from functools import cache
 from labs import ranks
 from labs.exercise import Card, Verdict, find
 from labs.ranks.ship import Source
-from labs.ring_attention import judge_merge, judge_places, judge_ring, trial, trial_jobs
+from labs.ring_attention.judging import merge as judge_merge
+from labs.ring_attention.judging import places as judge_places
+from labs.ring_attention.judging import ring as judge_ring
+from labs.ring_attention.judging import trial, trial_jobs
 from tests.mutants.ring import MUTANTS, source
 
 SEED = 11

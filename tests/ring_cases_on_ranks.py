@@ -13,8 +13,8 @@ import torch
 import torch.distributed as dist
 
 from labs import ranks
-from labs.ring_attention.attention import ring_attention
-from labs.ring_attention.places import plain
+from labs.context_parallel.attention import ring_attention
+from labs.context_parallel.places import plain
 
 
 @contextlib.contextmanager

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import torch
 import torch.distributed as dist
 
-from labs.ring_attention.blocking import blocking
-from labs.ring_attention.blocks import attend, attend_backward
-from labs.ring_attention.places import plain
-from labs.ring_attention.timed_jobs import Timed
-from labs.ring_attention.timed_on_rank import on_rank
-from labs.ring_attention.watched import Watch
+from labs.context_parallel.blocks import attend, attend_backward
+from labs.context_parallel.clock.blocking import blocking
+from labs.context_parallel.clock.timed_jobs import Timed
+from labs.context_parallel.clock.timed_on_rank import on_rank
+from labs.context_parallel.clock.watched import Watch
+from labs.context_parallel.places import plain
 from solutions import ring_attention as answers
 
 

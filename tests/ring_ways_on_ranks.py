@@ -12,11 +12,11 @@ import torch
 import torch.distributed as dist
 
 import solutions.ring_attention as answers
-from labs.ring_attention import places
-from labs.ring_attention.attention import ring_attention
-from labs.ring_attention.jobs import Job
-from labs.ring_attention.on_rank import on_rank
-from labs.ring_attention.ulysses import ulysses_attention
+from labs.context_parallel import places
+from labs.context_parallel.attention import ring_attention
+from labs.context_parallel.jobs import Job
+from labs.context_parallel.on_rank import on_rank
+from labs.context_parallel.ulysses import ulysses_attention
 from tests.mutants.mutant import changed
 
 PARTS = {
@@ -31,14 +31,14 @@ def with_fault(
     module: str, faults: Mapping[str, Changes], jobs: Sequence[Job]
 ) -> dict[str, list[dict | None]]:
     """The reports of all jobs under each fault of labs.ring_attention.`module`."""
-    name = f"labs.ring_attention.{module}"
+    name = f"labs.context_parallel.{module}"
     right = importlib.import_module(name)
     text = Path(right.__file__).read_text(encoding="utf-8")
     found = {}
     for fault, changes in faults.items():
         wrong = types.ModuleType(name)
         wrong.__file__ = right.__file__
-        sys.modules[name] = wrong  # where labs.ring_attention.on_rank finds it
+        sys.modules[name] = wrong  # where labs.context_parallel.on_rank finds it
         try:
             exec(compile(changed(text, *changes), f"<{fault}>", "exec"), wrong.__dict__)
             renamed = [_renamed(job, fault) for job in jobs]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 
-from labs.ring_attention.blocks import attend as of_block
+from labs.context_parallel.blocks import attend as of_block
 from solutions.ring_attention import ring_backward, ring_forward
 
 

@@ -9,10 +9,11 @@ import torch
 
 import solutions.ring_attention as answers
 from labs import ranks
+from labs.context_parallel.places import at_the_end, plain
 from labs.exercise import FAILED, PASSED, Card, Verdict, judged
-from labs.ring_attention import judge_ring, trial, trial_jobs
-from labs.ring_attention.places import at_the_end, plain
-from labs.ring_attention.trial import Job, Seen
+from labs.ring_attention.judging import ring as judge_ring
+from labs.ring_attention.judging import trial, trial_jobs
+from labs.ring_attention.judging.trial import Job, Seen
 from tests import ring_cases_on_ranks
 from tests.mutants.ring import MUTANTS, source
 

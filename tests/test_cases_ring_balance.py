@@ -9,11 +9,11 @@ import torch
 
 from labs import formulas, ranks
 from labs.answers import reference
-from labs.ring_attention.places import at_the_end, pairs, plain
-from labs.ring_attention.simulate import Times, simulate
-from labs.ring_attention.timed import agreements
-from labs.ring_attention.timed_jobs import PLAIN, ZIGZAG, ZIGZAG_SECTION, jobs
-from labs.ring_attention.timed_on_rank import on_rank
+from labs.context_parallel.clock.simulate import Times, simulate
+from labs.context_parallel.clock.timed import agreements
+from labs.context_parallel.clock.timed_jobs import PLAIN, ZIGZAG, ZIGZAG_SECTION, jobs
+from labs.context_parallel.clock.timed_on_rank import on_rank
+from labs.context_parallel.places import at_the_end, pairs, plain
 from solutions.ring_attention import zigzag_positions
 
 C, LENGTH = 4, 96

@@ -7,8 +7,8 @@ import torch
 
 from labs import formulas
 from labs import ring_attention as lab
+from labs.context_parallel.jobs import RING, Job
 from labs.ring_attention import accounts, grid, longest, memory, model, parity
-from labs.ring_attention.jobs import RING, Job
 from labs.ring_attention.one import one
 from solutions import ring_attention as answers
 from tests.notebooks_in_main import notebook_in_main

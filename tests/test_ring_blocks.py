@@ -7,10 +7,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from labs.ring_attention import places
-from labs.ring_attention.attention import BLOCKS
-from labs.ring_attention.blocks import attend, attend_backward, tiled, tiled_backward
-from labs.ring_attention.flash import flash, flash_backward
+from labs.context_parallel import places
+from labs.context_parallel.attention import BLOCKS
+from labs.context_parallel.blocks import attend, attend_backward, tiled, tiled_backward
+from labs.context_parallel.flash import flash, flash_backward
 
 ascending = st.lists(st.integers(-1, 12), min_size=1, max_size=7).map(
     lambda found: torch.tensor(sorted(found))
@@ -84,8 +84,8 @@ def test_a_key_at_never_is_seen_by_no_query_and_a_query_at_minus_one_sees_nothin
 @pytest.mark.parametrize("name", ["tiled", "flash"])
 def test_a_triangle_is_never_computed_whole(name, monkeypatch):
     """Tiles skip the keys that they cannot see; the fused kernel is told that it is a triangle."""
-    from labs.ring_attention import blocks
-    from labs.ring_attention import flash as fused
+    from labs.context_parallel import blocks
+    from labs.context_parallel import flash as fused
 
     whole, counted = blocks._scores, []
     monkeypatch.setattr(

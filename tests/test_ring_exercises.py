@@ -8,7 +8,7 @@ import pytest
 
 import solutions.ring_attention as answers
 from labs.exercise import FAILED, PASSED, exercises, judged
-from labs.ring_attention import hints_broken, trial
+from labs.ring_attention.judging import hints_broken, trial
 from tests import ring_batches
 from tests.mutants.ring import MUTANTS, RIGHT, source
 from tests.mutants.ring.wrong import Wrong

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from labs import formulas, ranks
-from labs.ring_attention import places, torch_native
-from labs.ring_attention.jobs import CAUSAL, FULL, PLAIN, RING, TORCH, ZIGZAG, Job
-from labs.ring_attention.on_rank import on_rank
+from labs.context_parallel import places, torch_native
+from labs.context_parallel.jobs import CAUSAL, FULL, PLAIN, RING, TORCH, ZIGZAG, Job
+from labs.context_parallel.on_rank import on_rank
 from labs.ring_attention.parity import TENSORS, Wholes, hold
 from solutions.ring_attention import zigzag_positions
 from tests import ring_ways_on_ranks as on_ranks

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labs import formulas
-from labs.ring_attention import simulate as module
-from labs.ring_attention.simulate import Times, simulate
-from labs.ring_attention.timeline import BACKWARD, FORWARD, KV, SUMS
+from labs.context_parallel.clock import simulate as module
+from labs.context_parallel.clock.simulate import Times, simulate
+from labs.context_parallel.clock.timeline import BACKWARD, FORWARD, KV, SUMS
 
 at_ease = settings(max_examples=100, deadline=None)
 ranks_ = st.integers(1, 9)

@@ -7,12 +7,12 @@ import socket
 import pytest
 
 from labs import formulas, ranks
-from labs.ring_attention import timed_figures
-from labs.ring_attention.places import pairs, plain
-from labs.ring_attention.slow_link import _PACING, _UNLIMITED, slow_link
-from labs.ring_attention.timed import agreements, checks
-from labs.ring_attention.timed_jobs import OVERLAP, PLAIN, ZIGZAG, ZIGZAG_SECTION, jobs
-from labs.ring_attention.timeline import BACKWARD, FORWARD, KV, SUMS
+from labs.context_parallel.clock import timed_figures
+from labs.context_parallel.clock.slow_link import _PACING, _UNLIMITED, slow_link
+from labs.context_parallel.clock.timed import agreements, checks
+from labs.context_parallel.clock.timed_jobs import OVERLAP, PLAIN, ZIGZAG, ZIGZAG_SECTION, jobs
+from labs.context_parallel.clock.timeline import BACKWARD, FORWARD, KV, SUMS
+from labs.context_parallel.places import pairs, plain
 from solutions.ring_attention import causal_block_mask, zigzag_positions
 from tests.ring_timed_on_ranks import rings, values
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from labs import formulas, ranks
-from labs.ring_attention import places
-from labs.ring_attention.jobs import CAUSAL, FULL, PLAIN, ULYSSES, ZIGZAG, Job
-from labs.ring_attention.on_rank import on_rank
+from labs.context_parallel import places
+from labs.context_parallel.jobs import CAUSAL, FULL, PLAIN, ULYSSES, ZIGZAG, Job
+from labs.context_parallel.on_rank import on_rank
+from labs.context_parallel.ulysses import _all_query_places, check_heads
 from labs.ring_attention.parity import Wholes, hold
-from labs.ring_attention.ulysses import _all_query_places, check_heads
 from tests import ring_ways_on_ranks as on_ranks
 
 pytestmark = pytest.mark.ranks

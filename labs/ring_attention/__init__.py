@@ -14,20 +14,12 @@ from collections.abc import Callable, Iterable
 
 from labs import ranks
 from labs.answers import Missing, reference
+from labs.context_parallel.clock import timed, timed_jobs, timed_on_rank
+from labs.context_parallel.on_rank import on_rank
 from labs.result import Result
-from labs.ring_attention import (
-    accounts,
-    longest,
-    memory,
-    model,
-    refuse,
-    timed,
-    timed_jobs,
-    timed_on_rank,
-)
+from labs.ring_attention import accounts, longest, memory, model, refuse
 from labs.ring_attention.accounts import BYTES, GRID, LONG, LONGEST, MEMORY
 from labs.ring_attention.grid import LONG_LENGTHS
-from labs.ring_attention.on_rank import on_rank
 from labs.sections import chosen
 from labs.sequence_parallel import lab as sequence
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from labs.context_parallel.jobs import RING, TORCH, ULYSSES, Job
 from labs.ranks.run import Run
 from labs.result import Result
 from labs.ring_attention import grid, longest, memory, parity, traffic
-from labs.ring_attention.jobs import RING, TORCH, ULYSSES, Job
 
 GRID, LONG, MEMORY, LONGEST, BYTES = (
     "equal to one device", "long sequences", "memory", "longest", "bytes",

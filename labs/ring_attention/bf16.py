@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import torch
 
+from labs.context_parallel.jobs import Job, inputs
 from labs.equality import BF16_UNIT, EPS
-from labs.ring_attention.jobs import Job, inputs
 
 
 def bf16_bounds(job: Job, whole: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

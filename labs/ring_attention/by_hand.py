@@ -5,20 +5,11 @@ from __future__ import annotations
 import torch.distributed as dist
 
 from labs.answers import reference
+from labs.context_parallel.clock import timed, timed_jobs, timed_on_rank
+from labs.context_parallel.on_rank import on_rank
 from labs.ranks import by_hand
 from labs.result import Result
-from labs.ring_attention import (
-    PARTS,
-    SECTIONS,
-    TOPIC,
-    accounts,
-    memory,
-    model,
-    timed,
-    timed_jobs,
-    timed_on_rank,
-)
-from labs.ring_attention.on_rank import on_rank
+from labs.ring_attention import PARTS, SECTIONS, TOPIC, accounts, memory, model
 from labs.sequence_parallel import lab as sequence
 
 

@@ -9,8 +9,9 @@ from labs.exercise import Exercise, Verdict
 from labs.formulas.context import ring_forward_bytes
 from labs.judging import FORMULA, judge_formula
 from labs.ranks.ship import Source
-from labs.ring_attention import judge_merge, judge_places
-from labs.ring_attention.judge_ring import PROPERTIES, judge_ring
+from labs.ring_attention.judging import merge as judge_merge
+from labs.ring_attention.judging import places as judge_places
+from labs.ring_attention.judging.ring import PROPERTIES, judge_ring
 from labs.sequence_parallel.judge import EXERCISE as SEQUENCE_SCATTER_GATHER
 
 TOPIC = "ring_attention"

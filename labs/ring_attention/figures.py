@@ -11,10 +11,10 @@ from dataclasses import replace
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from labs import figure, formulas
+from labs.context_parallel.clock import timed_figures
 from labs.figure import BLUE, COLOURS, MARKERS, ORANGE, Picture
 from labs.predictions_figure import predictions as predictions
 from labs.result import Result
-from labs.ring_attention import timed_figures
 from labs.ring_attention.accounts import LONG, MEMORY
 from labs.ring_attention.memory import MIB, Peak
 from labs.ring_attention.parity import Held

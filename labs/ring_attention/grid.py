@@ -6,7 +6,7 @@ import itertools
 
 import torch
 
-from labs.ring_attention.jobs import CAUSAL, FULL, PLAIN, RING, TORCH, ULYSSES, ZIGZAG, Job
+from labs.context_parallel.jobs import CAUSAL, FULL, PLAIN, RING, TORCH, ULYSSES, ZIGZAG, Job
 
 LENGTH, LONG_LENGTHS = 768, (6144, 8192)
 LONG = dict(batch=1, heads=4, kv_heads=4, head_dim=32, dtype=torch.float32, block="flash")

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from labs import formulas
+from labs.context_parallel.jobs import Job
 from labs.result import Check, at_least, at_most
-from labs.ring_attention.jobs import Job
 from labs.ring_attention.memory import MIB, SHAPE, WORKSPACE, Peak, full_jobs, ring_jobs
 
 BUDGET = 16 * MIB

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import torch
 
 from labs import formulas, ranks
+from labs.context_parallel.blocks import TILE
+from labs.context_parallel.jobs import Job, inputs
+from labs.context_parallel.on_rank import whole_attention
 from labs.ranks.run import Run
 from labs.result import Check, at_least, at_most, near
-from labs.ring_attention.blocks import TILE
-from labs.ring_attention.jobs import Job, inputs
-from labs.ring_attention.on_rank import whole_attention
 
 MIB = 2**20
 SHAPE = dict(batch=1, heads=4, kv_heads=4, head_dim=32, dtype=torch.float32, values=False,

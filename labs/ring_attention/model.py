@@ -18,11 +18,11 @@ import torch.distributed as dist
 from torch import nn
 
 from labs import equality, ranks, text
+from labs.context_parallel.attention import ring_attention
+from labs.context_parallel.jobs import PLAIN, ZIGZAG, Job
 from labs.gpt import GPT, Attention, Shape, token_losses
 from labs.ranks.run import Run
 from labs.result import Check, at_least, at_most, near
-from labs.ring_attention.attention import ring_attention
-from labs.ring_attention.jobs import PLAIN, ZIGZAG, Job
 
 SECTION = "a whole model"
 RIGHT, LOCAL_POSITIONS, SHIFT_LAST, AVERAGED = (

@@ -10,12 +10,12 @@ import torch
 from labs import equality
 from labs import ranks as on_ranks
 from labs.answers import Missing, reference
+from labs.context_parallel.attention import BLOCKS
+from labs.context_parallel.jobs import CAUSAL, PLAIN, RING, ULYSSES, ZIGZAG, Job
+from labs.context_parallel.on_rank import on_rank
 from labs.ranks import Run
 from labs.result import Result
 from labs.ring_attention import parity, refuse, traffic
-from labs.ring_attention.attention import BLOCKS
-from labs.ring_attention.jobs import CAUSAL, PLAIN, RING, ULYSSES, ZIGZAG, Job
-from labs.ring_attention.on_rank import on_rank
 
 NAMES = ("ring_forward", "ring_backward", "zigzag_positions")
 _LIMIT = 120.0
@@ -42,8 +42,8 @@ def one(
     """Attention over `length` tokens that `ranks` ranks hold together, forward and backward.
 
     mask: "causal" or "full"; layout: "plain" or "zigzag"; way: "ring" or "ulysses"; block: a name
-    of labs.ring_attention.attention.BLOCKS; mine: ring_forward, ring_backward, zigzag_positions of
-    your own.
+    of BLOCKS in labs.context_parallel.attention; mine: ring_forward, ring_backward,
+    zigzag_positions of your own.
 
     Raises ValueError, with the numbers that clash, before anything is launched.
     """
@@ -90,7 +90,7 @@ def _refuse(
     if way not in (RING, ULYSSES):
         raise ValueError(f"the way {way!r} was asked for; there are {RING!r} and {ULYSSES!r}")
     if way == ULYSSES:
-        from labs.ring_attention.ulysses import check_heads
+        from labs.context_parallel.ulysses import check_heads
 
         check_heads(heads, kv_heads, n)
     if block not in BLOCKS:

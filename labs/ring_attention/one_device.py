@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from labs.ring_attention.jobs import Job, inputs
+from labs.context_parallel.jobs import Job, inputs
 
 
 def one_device(job: Job, dtype: torch.dtype = torch.float64) -> dict[str, torch.Tensor]:

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 
 from labs import equality
+from labs.context_parallel.jobs import Job
 from labs.equality import Gap
 from labs.ranks.run import Run
 from labs.result import Check, at_most
 from labs.ring_attention.bf16 import bf16_bounds
-from labs.ring_attention.jobs import Job
 from labs.ring_attention.one_device import one_device
 
 TENSORS = {"out": "out", "q": "dq", "k": "dk", "v": "dv"}

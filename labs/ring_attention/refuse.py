@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from labs import ranks
-from labs.ring_attention.jobs import CAUSAL, FULL, PLAIN, ZIGZAG
+from labs.context_parallel.jobs import CAUSAL, FULL, PLAIN, ZIGZAG
 
 MASKS, LAYOUTS = (CAUSAL, FULL), (PLAIN, ZIGZAG)
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 
 from labs import formulas
+from labs.context_parallel.jobs import RING, ULYSSES, Job
 from labs.ranks.run import Run
 from labs.result import Check, equal
-from labs.ring_attention.jobs import RING, ULYSSES, Job
 
 SHAPE = dict(batch=2, length=48, heads=8, head_dim=16)
 

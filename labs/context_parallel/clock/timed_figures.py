@@ -9,13 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
 from labs import figure, formulas
+from labs.context_parallel.clock.device import PAIRS, WHOLE
+from labs.context_parallel.clock.draw import MS, Panel, gantt
+from labs.context_parallel.clock.timed import Agreement, pairs_of
+from labs.context_parallel.clock.timed_jobs import FASTER
+from labs.context_parallel.clock.timeline import RingTimeline
 from labs.figure import RED, SKY, Picture
 from labs.folded import Folded
-from labs.ring_attention.clock import PAIRS, WHOLE
-from labs.ring_attention.draw import MS, Panel, gantt
-from labs.ring_attention.timed import Agreement, pairs_of
-from labs.ring_attention.timed_jobs import FASTER
-from labs.ring_attention.timeline import RingTimeline
 
 _NOTE = "measured: simulated devices, real messages"
 

@@ -12,8 +12,8 @@ from functools import cached_property
 import torch
 import torch.nn.functional as F
 
-from labs.ring_attention.trial import FORWARD, Job, made
-from labs.ring_attention.trial_record import stamps
+from labs.ring_attention.judging.trial import FORWARD, Job, made
+from labs.ring_attention.judging.trial_record import stamps
 
 Token = tuple[int, int]
 """Rank of the ring that holds it, and its place in that rank's block."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from labs.ring_attention.timeline import (
+from labs.context_parallel.clock.timeline import (
     BACKWARD,
     FORWARD,
     KV,

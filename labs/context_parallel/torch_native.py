@@ -19,7 +19,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from labs.ring_attention.places import plain
+from labs.context_parallel.places import plain
 
 _HOME = "torch.distributed.tensor.experimental._context_parallel._attention"
 _NEEDED = ("_templated_ring_attention", "_templated_ring_attention_backward", "_cp_options")
@@ -126,7 +126,7 @@ def native_ring_attention(
     k_places: torch.Tensor,
     group: dist.ProcessGroup | None = None,
 ) -> torch.Tensor:
-    """As labs.ring_attention.attention.ring_attention, by torch's templates and its CPU kernel.
+    """As labs.context_parallel.attention.ring_attention, by torch's templates and its CPU kernel.
 
     q (B, h, n, d_h), k, v (B, h_kv, n, d_h), q_places (n,), k_places (c, n) -> (B, h, n, d_h).
     Raises ValueError for places that torch's ring does not know, and for tensors that are not on

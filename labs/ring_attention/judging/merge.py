@@ -15,7 +15,7 @@ from labs import ranks
 from labs.exercise import FAILED, PASSED, Verdict
 from labs.judging import broke, not_reached
 from labs.ranks.ship import Source
-from labs.ring_attention import hints_merge
+from labs.ring_attention.judging import hints_merge
 from labs.staying import must_return
 
 VALUES, ORDER, NOTHING, LARGE, GRADIENTS = (

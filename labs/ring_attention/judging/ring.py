@@ -15,11 +15,12 @@ from labs.equality import EPS
 from labs.exercise import FAILED, PASSED, Verdict
 from labs.judging import broke, not_reached
 from labs.ranks.ship import Source
-from labs.ring_attention import hints_broken, hints_values, judge_calls, trial
-from labs.ring_attention.judge_messages import in_flight, memory, overlap, traffic
-from labs.ring_attention.trial import BACKWARD, FORWARD, Seen
-from labs.ring_attention.trial_jobs import ring_jobs
-from labs.ring_attention.trial_reference import Reference
+from labs.ring_attention.judging import calls as judge_calls
+from labs.ring_attention.judging import hints_broken, hints_values, trial
+from labs.ring_attention.judging.messages import in_flight, memory, overlap, traffic
+from labs.ring_attention.judging.trial import BACKWARD, FORWARD, Seen
+from labs.ring_attention.judging.trial_jobs import ring_jobs
+from labs.ring_attention.judging.trial_reference import Reference
 
 BLOCKS, TRAFFIC, OVERLAP, FLIGHT, MEMORY = (
     "blocks attended to", "traffic", "overlap", "messages on their way", "largest tensor",

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import torch
 
-from labs.ring_attention.places import NEVER, at_the_end, plain
-from labs.ring_attention.trial import Job
+from labs.context_parallel.places import NEVER, at_the_end, plain
+from labs.ring_attention.judging.trial import Job
 
 _WORLD, _THREE, _TWO, _ONE = ((0, 1, 2, 3),), ((0, 1, 2),), ((0, 1),), ((0,),)
 _MESH = ((1, 3), (0, 2))

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import torch
 
+from labs.context_parallel import blocks
 from labs.ranks_and_collectives.in_flight import Flight, Log
-from labs.ring_attention import blocks
 
 _SLEEP = 0.02  # seconds in each call, on a slow rank
 

@@ -14,13 +14,13 @@ import torch
 import torch.distributed as dist
 
 from labs import ranks
+from labs.context_parallel.clock.blocking import blocking
+from labs.context_parallel.clock.device import RingClock, Worked, passed_round
+from labs.context_parallel.clock.slow_link import slow_link
+from labs.context_parallel.clock.timed_jobs import BACKWARD, FEW, WIDTH, Timed
+from labs.context_parallel.clock.timeline import KV, SUMS
+from labs.context_parallel.clock.watched import Posted, Watch
 from labs.pipeline.on_rank import together
-from labs.ring_attention.blocking import blocking
-from labs.ring_attention.clock import RingClock, Worked, passed_round
-from labs.ring_attention.slow_link import slow_link
-from labs.ring_attention.timed_jobs import BACKWARD, FEW, WIDTH, Timed
-from labs.ring_attention.timeline import KV, SUMS
-from labs.ring_attention.watched import Posted, Watch
 
 _QUIET = 0.005  # seconds after a try in which a rank leaves the cores to those that end it too
 

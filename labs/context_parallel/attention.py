@@ -8,8 +8,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from labs.ring_attention.blocks import attend, attend_backward, tiled, tiled_backward
-from labs.ring_attention.flash import flash, flash_backward
+from labs.context_parallel.blocks import attend, attend_backward, tiled, tiled_backward
+from labs.context_parallel.flash import flash, flash_backward
 
 BLOCKS: dict[str, tuple[Callable, Callable]] = {
     "matmul": (attend, attend_backward),

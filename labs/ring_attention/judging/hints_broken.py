@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from labs import ranks
-from labs.ring_attention.trial import WORLD, Job
+from labs.ring_attention.judging.trial import WORLD, Job
 
 _TOGETHER = "post both (isend and irecv, or batch_isend_irecv), work on your block, then wait"
 _BY_KIND = {

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import torch
 
-from labs.ring_attention.trial import FORWARD
-from labs.ring_attention.trial_reference import Reference, Token
+from labs.ring_attention.judging.trial import FORWARD
+from labs.ring_attention.judging.trial_reference import Reference, Token
 
 
 @dataclass(frozen=True)

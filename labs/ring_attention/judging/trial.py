@@ -18,7 +18,7 @@ from labs import ranks
 from labs.ranks.ledger import Ledger
 from labs.ranks.ship import Source
 from labs.ranks_and_collectives.in_flight import watched
-from labs.ring_attention.trial_record import Record, watch_contents
+from labs.ring_attention.judging.trial_record import Record, watch_contents
 from labs.staying import must_return
 
 LIMIT = 20.0

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import torch
 
-from labs.ring_attention import judge_calls
-from labs.ring_attention.trial_reference import Part, Reference
+from labs.ring_attention.judging import calls as judge_calls
+from labs.ring_attention.judging.trial_reference import Part, Reference
 
 
 def of_kind(name: str, odd: str) -> str:

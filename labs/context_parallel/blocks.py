@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import torch
 
-from labs.ring_attention.places import seen
+from labs.context_parallel.places import seen
 
 TILE = 256
 """Queries of a tile."""

@@ -9,9 +9,9 @@ import torch
 
 from labs import formulas
 from labs.answers import reference
-from labs.ring_attention.clock import ALL, PAIRS, WHOLE, WORK
-from labs.ring_attention.places import at_the_end, plain
-from labs.ring_attention.simulate import Times
+from labs.context_parallel.clock.device import ALL, PAIRS, WHOLE, WORK
+from labs.context_parallel.clock.simulate import Times
+from labs.context_parallel.places import at_the_end, plain
 
 ZIGZAG_SECTION, OVERLAP = "zigzag", "overlap"
 SECTIONS = (ZIGZAG_SECTION, OVERLAP)
@@ -24,7 +24,7 @@ FEW, KEYS, WIDTH = 8, 4096, 64
 """Queries and keys of a rank, and width of a head, where messages shall take their time: 2 MiB of K
 and V in fp32. Queries are few, so that merging their results is no work beside a message."""
 LINK = 100e6
-"""Bytes a second of the link then; see labs/ring_attention/slow_link.py."""
+"""Bytes a second of the link then; see labs/context_parallel/clock/slow_link.py."""
 FASTER, SLOWER = 2.0, 0.5
 """A block's computation in messages: a message that can be hidden, and one that is too long."""
 
@@ -34,7 +34,7 @@ class Timed:
     """One ring on the first `ranks` ranks, a few tries of it.
 
     layout: PLAIN or ZIGZAG, causal; None: full attention, forward only, K and V as large as KEYS
-    and WIDTH say, over a link of `link` bytes a second. work: of labs/ring_attention/clock.py.
+    and WIDTH say, over a link of `link` bytes a second. work: of device.py here.
     seconds: of a rank's share of a causal forward pass were all ranks alike; of_message: instead of
     it, a block's time in messages. blocking: the ring waits for its messages first. held: (c, n)
     places of the tokens of each rank, where the attention is causal.

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 import torch
 import torch.distributed as dist
 
-from labs.ring_attention.places import pairs, seen
-from labs.ring_attention.timeline import BACKWARD, FORWARD
-from labs.ring_attention.watched import Watch
+from labs.context_parallel.clock.timeline import BACKWARD, FORWARD
+from labs.context_parallel.clock.watched import Watch
+from labs.context_parallel.places import pairs, seen
 
 PAIRS, WHOLE, ALL = "masked halves skipped", "own block whole", "nothing skipped"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from labs.ring_attention import places
+from labs.context_parallel import places
 
 CAUSAL, FULL = "causal", "full"
 PLAIN, ZIGZAG = "plain", "zigzag"
@@ -19,7 +19,7 @@ class Job:
     """One attention over a sequence that `members` hold together.
 
     members: ranks of the world; layout: which tokens each of them holds; block: a name of
-    labs.ring_attention.attention.BLOCKS; way: "ring", "ulysses" or "torch"; values: report output
+    labs.context_parallel.attention.BLOCKS; way: "ring", "ulysses" or "torch"; values: report output
     and gradients; memory: trace allocations; timeline: keep each message as an event.
     """
 

@@ -16,8 +16,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from labs import figure
+from labs.context_parallel.clock.timeline import BACKWARD, FORWARD, KV, SUMS, RingTimeline
 from labs.figure import BLUE, GREEN, ORANGE, PINK, Picture
-from labs.ring_attention.timeline import BACKWARD, FORWARD, KV, SUMS, RingTimeline
 
 _IDLE = dict(facecolor="0.95", hatch="xxx", edgecolor="0.82", linewidth=0)
 _WORK = {FORWARD: ("forward", BLUE, "", "white"), BACKWARD: ("backward", ORANGE, "///", "black")}

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from labs.ring_attention.attention import BLOCKS
-from labs.ring_attention.places import NEVER
+from labs.context_parallel.attention import BLOCKS
+from labs.context_parallel.places import NEVER
 
 
 def check_heads(heads: int, kv_heads: int, ranks: int) -> None:

@@ -9,8 +9,8 @@ import torch
 import torch.distributed as dist
 
 from labs import ranks
-from labs.ring_attention.attention import ring_attention
-from labs.ring_attention.jobs import RING, ULYSSES, Inputs, Job, inputs
+from labs.context_parallel.attention import ring_attention
+from labs.context_parallel.jobs import RING, ULYSSES, Inputs, Job, inputs
 
 
 def on_rank(parts: Mapping[str, Callable], jobs: Sequence[Job]) -> list[dict | None]:
@@ -72,10 +72,10 @@ def way(parts: Mapping[str, Callable], job: Job) -> Callable[..., torch.Tensor]:
     if job.way == RING:
         return lambda *given: ring_attention(*given[:5], parts, job.block, given[5])
     if job.way == ULYSSES:
-        from labs.ring_attention.ulysses import ulysses_attention
+        from labs.context_parallel.ulysses import ulysses_attention
 
         return lambda *given: ulysses_attention(*given[:5], job.block, given[5])
-    from labs.ring_attention.torch_native import native_ring_attention
+    from labs.context_parallel.torch_native import native_ring_attention
 
     return lambda *given: native_ring_attention(*given[:5], group=given[5])
 

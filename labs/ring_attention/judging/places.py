@@ -12,10 +12,10 @@ from collections.abc import Callable
 import torch
 
 from labs import ranks
+from labs.context_parallel.places import NEVER
 from labs.exercise import FAILED, NOT_REACHED, PASSED, Verdict
 from labs.judging import broke, not_reached
 from labs.ranks.ship import Source
-from labs.ring_attention.places import NEVER
 from labs.staying import must_return
 
 VALUES, PLACES, REFUSAL = "values", "places", "refuses what cannot be shared"

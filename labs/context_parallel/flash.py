@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from labs.ring_attention.blocks import tiled, tiled_backward
-from labs.ring_attention.places import seen
+from labs.context_parallel.blocks import tiled, tiled_backward
+from labs.context_parallel.places import seen
 
 _FORWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _BACKWARD = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
@@ -33,7 +33,7 @@ def flash(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, q_places: torch.Tensor,
     k_places: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-    """As labs.ring_attention.blocks.attend; on another device than the CPU it is `tiled`."""
+    """As labs.context_parallel.blocks.attend; on another device than the CPU it is `tiled`."""
     corner = _corner(q_places, k_places) if q.device.type == "cpu" else None
     if corner is None:
         return tiled(q, k, v, q_places, k_places)
@@ -51,7 +51,7 @@ def flash_backward(
     d_out: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor,
     lse: torch.Tensor, q_places: torch.Tensor, k_places: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
-    """As labs.ring_attention.blocks.attend_backward."""
+    """As labs.context_parallel.blocks.attend_backward."""
     corner = _corner(q_places, k_places) if q.device.type == "cpu" else None
     if corner is None:
         return tiled_backward(d_out, q, k, v, out, lse, q_places, k_places)

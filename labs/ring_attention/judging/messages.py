@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from labs.exercise import FAILED, NOT_REACHED, PASSED, Verdict
-from labs.ring_attention import judge_calls
-from labs.ring_attention.trial import Job, Seen
-from labs.ring_attention.trial_reference import Reference
+from labs.ring_attention.judging import calls as judge_calls
+from labs.ring_attention.judging.trial import Job, Seen
+from labs.ring_attention.judging.trial_reference import Reference
 
 
 def traffic(name: str, seen: Seen, backward: bool) -> Verdict:

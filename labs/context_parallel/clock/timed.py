@@ -13,12 +13,18 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from labs import formulas
+from labs.context_parallel.clock.device import ALL, PAIRS, WHOLE
+from labs.context_parallel.clock.simulate import simulate
+from labs.context_parallel.clock.timed_jobs import FASTER, PLAIN, ZIGZAG, Timed
+from labs.context_parallel.clock.timeline import (
+    BACKWARD,
+    FORWARD,
+    Computation,
+    Message,
+    RingTimeline,
+)
 from labs.ranks.run import Run
 from labs.result import Check, Result, at_least, by_clock, equal, near
-from labs.ring_attention.clock import ALL, PAIRS, WHOLE
-from labs.ring_attention.simulate import simulate
-from labs.ring_attention.timed_jobs import FASTER, PLAIN, ZIGZAG, Timed
-from labs.ring_attention.timeline import BACKWARD, FORWARD, Computation, Message, RingTimeline
 
 RESIDUAL = 0.004
 """Seconds that a run may take longer than simulated, where no rank waits long for a message."""
@@ -38,7 +44,7 @@ class Try:
 
     measured: RingTimeline
     wall: float  # from the agreed start until the last rank was done
-    told: Sequence[dict]  # by rank; labs/ring_attention/timed_on_rank.py
+    told: Sequence[dict]  # by rank; labs/context_parallel/clock/timed_on_rank.py
 
     def blocks(self, rank: int, phase: str = FORWARD) -> list[dict]:
         """What the rank worked on in that pass, in order."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from labs.ring_attention.watched import Watch
+from labs.context_parallel.clock.watched import Watch
 
 
 def blocking(ring: Callable) -> Callable:
