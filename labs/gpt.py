@@ -17,7 +17,7 @@ from labs import text
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of the model. d must be a multiple of heads."""
+    """Sizes of the model. d is a multiple of heads; tied: embedding and head share a weight."""
 
     layers: int = 4
     d: int = 64
@@ -25,10 +25,16 @@ class Shape:
     length: int = 64  # tokens of a sequence, T
     vocab: int = text.VOCAB
     d_ff: int | None = None  # width inside the MLP; None: 4·d
+    tied: bool = False
 
     def __post_init__(self) -> None:
         if self.d % self.heads:
             raise ValueError(f"d = {self.d} cannot be shared by {self.heads} heads")
+
+
+def causal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """Each token attends to itself and those before it: (B, h, T, d_h) three times -> the same."""
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
 class Attention(nn.Module):
@@ -36,16 +42,29 @@ class Attention(nn.Module):
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.heads = shape.heads
+        self.head_dim = shape.d // shape.heads
         self.qkv = nn.Linear(shape.d, 3 * shape.d)
         self.out = nn.Linear(shape.d, shape.d)
+        self.attend = causal
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        batch, length, d = x.shape
-        parts = self.qkv(x).view(batch, length, 3, self.heads, d // self.heads)
+        batch, length, _ = x.shape
+        parts = self.qkv(x).view(batch, length, 3, -1, self.head_dim)
         q, k, v = parts.permute(2, 0, 3, 1, 4)  # (B, h, T, d/h) each
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.out(mixed.transpose(1, 2).reshape(batch, length, d))
+        mixed = self.attend(q, k, v)
+        return self.out(mixed.transpose(1, 2).reshape(batch, length, -1))
+
+
+class MLP(nn.Module):
+    """Two linear layers with GELU between them: (B, T, d) -> (B, T, d)."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        d_ff = shape.d_ff or 4 * shape.d
+        self.up, self.down = nn.Linear(shape.d, d_ff), nn.Linear(d_ff, shape.d)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.down(F.gelu(self.up(x)))
 
 
 class Block(nn.Module):
@@ -53,14 +72,13 @@ class Block(nn.Module):
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
-        d_ff = shape.d_ff or 4 * shape.d
         self.norm1, self.norm2 = nn.LayerNorm(shape.d), nn.LayerNorm(shape.d)
-        self.attention = Attention(shape)
-        self.up, self.down = nn.Linear(shape.d, d_ff), nn.Linear(d_ff, shape.d)
+        self.attention, self.mlp = Attention(shape), MLP(shape)
+        self.drop1, self.drop2 = nn.Identity(), nn.Identity()  # where dropout may stand
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = x + self.attention(self.norm1(x))
-        return x + self.down(F.gelu(self.up(self.norm2(x))))
+        x = x + self.drop1(self.attention(self.norm1(x)))
+        return x + self.drop2(self.mlp(self.norm2(x)))
 
 
 class Embedding(nn.Module):
@@ -98,6 +116,8 @@ class GPT(nn.Module):
             self.embedding = Embedding(shape)
             self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
             self.head = Head(shape)
+        if shape.tied:
+            self.head.logits.weight = self.embedding.tokens.weight
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         x = self.embedding(tokens)

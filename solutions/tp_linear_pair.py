@@ -193,9 +193,11 @@ class _VocabParallelLoss(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, logits_shard: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def forward(
+        ctx: Any, logits_shard: torch.Tensor, targets: torch.Tensor, group: dist.ProcessGroup | None
+    ) -> torch.Tensor:
         width = logits_shard.shape[-1]
-        columns = width * dist.get_world_size()
+        columns = width * dist.get_world_size(group)
         least, most = targets.aminmax()
         if least < 0 or most >= columns:  # no rank holds it: the loss would be wrong in silence
             raise ValueError(
@@ -203,45 +205,48 @@ class _VocabParallelLoss(torch.autograd.Function):
                 f"{columns - 1}."
             )
         largest = logits_shard.amax(dim=-1)  # (B, T); -inf where all columns here are padding
-        dist.all_reduce(largest, op=dist.ReduceOp.MAX)
+        dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=group)
 
         shifted = logits_shard - largest.unsqueeze(-1)  # (B, T, V/t)
-        column = targets - dist.get_rank() * width
+        column = targets - dist.get_rank(group) * width
         here = (column >= 0) & (column < width)
         column = column.clamp(0, width - 1).unsqueeze(-1)
         target_logit = shifted.gather(-1, column).squeeze(-1)
         target_logit = target_logit.masked_fill(~here, 0.0)
-        dist.all_reduce(target_logit)
+        dist.all_reduce(target_logit, group=group)
 
         exponentials = shifted.exp_()
         total = exponentials.sum(dim=-1)
-        dist.all_reduce(total)
+        dist.all_reduce(total, group=group)
 
         softmax = exponentials.div_(total.unsqueeze(-1))
         ctx.save_for_backward(softmax, column, here)
         return total.log() - target_logit
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         softmax, column, here = ctx.saved_tensors
         grad_logits = softmax * grad.unsqueeze(-1)
         grad_target = (-grad * here).unsqueeze(-1)
-        return grad_logits.scatter_add_(-1, column, grad_target), None
+        return grad_logits.scatter_add_(-1, column, grad_target), None, None
 
 
-def vocab_parallel_loss(logits_shard: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Cross-entropy of each token, with the vocabulary's columns shared out over the world's ranks.
+def vocab_parallel_loss(
+    logits_shard: torch.Tensor, targets: torch.Tensor, group: dist.ProcessGroup | None = None
+) -> torch.Tensor:
+    """Cross-entropy of each token, with the vocabulary's columns shared out over the ranks.
 
-    logits_shard  (B, T, V/t)  rank r holds columns r*V/t up to (r+1)*V/t
+    logits_shard  (B, T, V/t)  rank r of the group holds columns r*V/t up to (r+1)*V/t
     targets       (B, T)       column of the right token in the whole vocabulary, the same on every
                                rank
+    group         process group; None is the world
     returns       (B, T)       loss a token, the same on every rank
 
     Three all-reduces of (B, T) forward, none backward; no rank ever holds (B, T, V). Logits may be
     large: no overflow. A logit of -inf marks a padding column: probability 0 and gradient 0, even
     where all columns of a rank are padding. Leave logits_shard unchanged.
     """
-    return _VocabParallelLoss.apply(logits_shard, targets)
+    return _VocabParallelLoss.apply(logits_shard, targets, group)
 
 
 def allreduce_bytes(payload: float, ranks: int) -> float:

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.distributed as dist
-from torch import nn
 
 from labs import equality, ranks, text
 from labs.context_parallel.attention import ring_attention
 from labs.context_parallel.jobs import PLAIN, ZIGZAG, Job
-from labs.gpt import GPT, Attention, Shape, token_losses
+from labs.gpt import GPT, Shape, token_losses
 from labs.ranks.run import Run
 from labs.result import Check, at_least, at_most, near
 
@@ -61,20 +61,6 @@ def steps(n: int) -> list[Step]:
     return found
 
 
-class RingSelfAttention(nn.Module):
-    """The attention of a block, its weights as they were: (B, T/c, d) -> (B, T/c, d)."""
-
-    def __init__(self, whole: Attention, attend: Callable[..., torch.Tensor]) -> None:
-        super().__init__()
-        self.heads, self.qkv, self.out, self.attend = whole.heads, whole.qkv, whole.out, attend
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        batch, tokens, d = x.shape
-        parts = self.qkv(x).view(batch, tokens, 3, self.heads, d // self.heads)
-        mixed = self.attend(*parts.permute(2, 0, 3, 1, 4))
-        return self.out(mixed.transpose(1, 2).reshape(batch, tokens, d))
-
-
 def on_rank(parts: Mapping[str, Callable], todo: Sequence[Step]) -> list[dict | None]:
     """On a rank: each step. Rank 0 reports the loss and the gradients by name."""
     found = []
@@ -90,8 +76,9 @@ def _one(parts: Mapping[str, Callable], step: Step, group: dist.ProcessGroup) ->
     mine = held[dist.get_rank(group)]
     model = GPT(_SHAPE).double().to(device)
     for block in model.blocks:
-        attend = lambda q, k, v: ring_attention(q, k, v, mine, held, parts, group=group)  # noqa: E731
-        block.attention = RingSelfAttention(block.attention, attend)
+        block.attention.attend = partial(
+            ring_attention, q_places=mine, k_places=held, parts=parts, group=group
+        )
     tokens, targets = (x.to(device) for x in text.batch(_BATCH, _SHAPE.length))
     x, wanted = tokens[:, mine], targets[:, mine]
     valid = torch.ones_like(wanted, dtype=torch.float64)

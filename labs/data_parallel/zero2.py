@@ -1,0 +1,106 @@
+"""ZeRO-2: a rank keeps its share of the gradients alone.
+
+Each unit (a block, the embedding, the head) reduce-scatters its gradients as soon as its backward
+pass has them, once a micro-batch: they cannot wait for the last one without being held whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from labs.data_parallel.adamw import AdamW, Updated
+from labs.data_parallel.clipping import Clip
+from labs.data_parallel.flat import Flat, Piece
+
+
+class Unit:
+    """Parameters that are reduced, and under ZeRO-3 gathered, together."""
+
+    def __init__(self, parameters: Sequence[nn.Parameter], group: dist.ProcessGroup) -> None:
+        self.group, self.rank = group, dist.get_rank(group)
+        self.flat = Flat(parameters, dist.get_world_size(group))
+        self.grad = torch.zeros_like(self.flat.gathered().chunk(self.flat.ranks)[0])
+        self._missing = len(self.flat.parameters)
+        for parameter in self.flat.parameters:
+            parameter.register_post_accumulate_grad_hook(self._arrived)
+
+    def _arrived(self, _: nn.Parameter) -> None:
+        self._missing -= 1
+        if not self._missing:
+            self._missing = len(self.flat.parameters)
+            self.reduce()
+
+    def reduce(self) -> None:
+        """Sum a micro-batch's gradients over the group, and keep this rank's share."""
+        whole = self.flat.empty()
+        for view, parameter in zip(self.flat.views(whole), self.flat.parameters, strict=True):
+            view.copy_(parameter.grad)
+            parameter.grad = None
+        share = torch.empty_like(self.grad)
+        dist.reduce_scatter_single(share, whole, group=self.group)
+        self.grad += share
+
+    def pieces(self) -> list[Piece]:
+        """What this rank's share consists of."""
+        return self.flat.pieces(self.rank)
+
+
+class ShardedGradients:
+    """One stage under ZeRO-2; `unit` is what its parameters are grouped in."""
+
+    unit = Unit
+
+    def __init__(
+        self, units: Sequence[Sequence[nn.Parameter]], group: dist.ProcessGroup,
+        settings: AdamW, clip: Clip,
+    ) -> None:  # fmt: skip
+        self.clip, self.units = clip, [self.unit(parameters, group) for parameters in units]
+        self.optimizers = self._optimizers(settings)
+
+    def _optimizers(self, settings: AdamW) -> list[Updated]:
+        found = []
+        for unit in self.units:
+            unit.weights = unit.flat.gathered()
+            unit.flat.place(unit.weights)
+            found.append(settings.on(self.share(unit)))
+        return found
+
+    def share(self, unit: Unit) -> torch.Tensor:
+        """This rank's share of a unit's weights."""
+        return unit.weights.chunk(unit.flat.ranks)[unit.rank]
+
+    def begin(self) -> None:
+        """Before a step: no gradients yet."""
+        for unit in self.units:
+            unit.grad.zero_()
+
+    def sum_tied(self, parameter: nn.Parameter, group: dist.ProcessGroup) -> None:
+        """Add up the gradients of a weight that two stages share: it is a unit, so shares match."""
+        unit = next(unit for unit in self.units if unit.flat.parameters[0] is parameter)
+        dist.all_reduce(unit.grad, group=group)
+
+    def update(self) -> None:
+        """After the backward passes: clip, and update this rank's shares."""
+        self.clip([unit.grad for unit in self.units], [unit.pieces() for unit in self.units])
+        for unit, optimizer in zip(self.units, self.optimizers, strict=True):
+            optimizer.step(self.share(unit), unit.grad)
+        self._spread()
+
+    def _spread(self) -> None:
+        """Give every rank the other ranks' shares of the new weights."""
+        for unit in self.units:
+            dist.all_gather_single(unit.weights, self.share(unit).clone(), group=unit.group)
+
+    def held(self) -> list[tuple[list[Piece], torch.Tensor, Updated]]:
+        """(pieces, summed and clipped gradient, optimizer) of each share after an update."""
+        return [
+            (unit.pieces(), unit.grad, optimizer)
+            for unit, optimizer in zip(self.units, self.optimizers, strict=True)
+        ]
+
+    def whole_weights(self) -> None:
+        """Make the parameters whole, to be read: they are."""
