@@ -7,6 +7,7 @@ block:  x + attention(norm(x)),  then  x + mlp(norm(x))
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +18,10 @@ from labs import text
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of the model. d is a multiple of heads; tied: embedding and head share a weight."""
+    """Sizes of the model. d is a multiple of heads; tied: embedding and head share a weight.
+
+    Raises ValueError for sizes that are none.
+    """
 
     layers: int = 4
     d: int = 64
@@ -28,8 +32,21 @@ class Shape:
     tied: bool = False
 
     def __post_init__(self) -> None:
+        for name in ("layers", "d", "heads", "length", "vocab", "d_ff"):
+            size = getattr(self, name)
+            if name == "d_ff" and size is None:
+                continue
+            if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
+                raise ValueError(f"{name} must be a whole number from 1 on, got {size!r}")
+        if not isinstance(self.tied, bool):
+            raise ValueError(f"tied must be True or False, got {self.tied!r}")
         if self.d % self.heads:
-            raise ValueError(f"d = {self.d} cannot be shared by {self.heads} heads")
+            below = self.d // self.heads * self.heads
+            near = f"{below} or {below + self.heads}" if below else f"{self.heads}"
+            raise ValueError(
+                f"d = {self.d} cannot be shared by {self.heads} heads: {self.d} % {self.heads} = "
+                f"{self.d % self.heads}; d = {near} would do"
+            )
 
 
 def causal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
