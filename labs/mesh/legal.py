@@ -1,0 +1,119 @@
+"""What a mesh cannot train, said before anything runs: which numbers clash, and what would do.
+
+`Config` asks it as it is made, so neither a lab nor a rank ever holds one that cannot be cut.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+from numbers import Integral, Real
+from typing import TYPE_CHECKING
+
+import torch
+
+from labs import text
+from labs.data_parallel.adamw import AdamW
+from labs.gpt import Shape
+from labs.mesh.layout import Layout
+
+if TYPE_CHECKING:
+    from labs.mesh.config import Config
+
+ZERO = (0, 1, 2, 3)
+DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+
+
+def check(config: Config) -> None:
+    """Raises ValueError, a sentence, for a configuration that cannot be laid out or trained."""
+    for name, kind in dict(layout=Layout, model=Shape, optimizer=AdamW, reshard=bool).items():
+        given = getattr(config, name)
+        if not isinstance(given, kind):
+            raise ValueError(f"{name} must be a {kind.__name__}, got {given!r}")
+    whole(batch=config.batch, micro_batches=config.micro_batches)
+    zero(config.zero)
+    clip(config.clip)
+    if config.dtype not in DTYPES:
+        names = ", ".join(str(dtype)[6:] for dtype in DTYPES)
+        raise ValueError(f"dtype {config.dtype!r} was asked for; a mesh trains {names}")
+    if isinstance(config.seed, bool) or not isinstance(config.seed, Integral):
+        raise ValueError(f"seed must be a whole number, got {config.seed!r}")
+    stages(config.model, config.layout)
+    heads(config.model, config.layout)
+    samples(config.batch, config.layout, config.micro_batches)
+    tokens(config.model, config.layout)
+
+
+def whole(**numbers: object) -> None:
+    """Each must be a whole number from 1 on. Raises ValueError."""
+    for name, number in numbers.items():
+        if isinstance(number, bool) or not isinstance(number, Integral) or number < 1:
+            raise ValueError(f"{name} must be a whole number from 1 on, got {number!r}")
+
+
+def zero(asked: object) -> None:
+    """The stages of ZeRO; 0 shares nothing out. Raises ValueError for any other."""
+    if isinstance(asked, bool) or not isinstance(asked, Integral) or asked not in ZERO:
+        raise ValueError(f"zero must be 0, 1, 2 or 3, got {asked!r}")
+
+
+def clip(asked: object) -> None:
+    """The largest norm is above 0, or None. Raises ValueError."""
+    number = isinstance(asked, Real) and not isinstance(asked, bool)
+    if asked is not None and not (number and asked > 0):  # not a number is not above 0
+        raise ValueError(
+            f"clip must be a norm above 0, or None for gradients as they are; got {asked!r}"
+        )
+
+
+def stages(model: Shape, layout: Layout) -> None:
+    """No stage of a pipeline is empty. Raises ValueError."""
+    if layout.pp > model.layers:
+        raise ValueError(
+            f"{layout} has {layout.pp} stages, and the model {model.layers} layers: no stage may "
+            f"be empty, so pp is at most {model.layers}"
+        )
+
+
+def heads(model: Shape, layout: Layout) -> None:
+    """Tensor parallelism shares out whole heads, and the MLP's columns. Raises ValueError."""
+    width = model.d_ff or 4 * model.d
+    for size, what in ((model.heads, "heads"), (width, "columns of the MLP (d_ff)")):
+        if size % layout.tp:
+            both = gcd(model.heads, width)
+            near = ", ".join(str(n) for n in range(1, both + 1) if both % n == 0)
+            raise ValueError(
+                f"{size} {what} cannot be shared by tp={layout.tp}: {size} % {layout.tp} = "
+                f"{size % layout.tp}; tp that works for this model: {near}"
+            )
+
+
+def samples(batch: int, layout: Layout, micro_batches: int) -> None:
+    """Every replica has as many micro-batches, all of one size. Raises ValueError."""
+    shares = layout.dp * micro_batches
+    if batch % shares:
+        below = batch // shares * shares
+        near = f"{below} or {below + shares}" if below else f"{shares}"
+        raise ValueError(
+            f"a batch of {batch} sequences cannot be shared by dp={layout.dp} with {micro_batches} "
+            f"micro-batches each: {batch} % {shares} = {batch % shares}; {near} would do"
+        )
+
+
+def tokens(model: Shape, layout: Layout) -> None:
+    """The text has enough tokens, and each has a row in the embedding. Raises ValueError."""
+    if model.vocab < text.VOCAB:
+        raise ValueError(
+            f"vocab = {model.vocab} is too small for the text, which has {text.VOCAB} tokens: "
+            "bytes, and one for an end"
+        )
+    longest = len(text.library_text()) - 1
+    if model.length > longest:
+        raise ValueError(f"length = {model.length} asked for; the text has {longest} tokens")
+    pieces = 2 * layout.cp if layout.cp > 1 else 1  # two chunks each: zigzag
+    if model.length % pieces:
+        below = model.length // pieces * pieces
+        near = f"{below} or {below + pieces}" if below else f"{pieces}"
+        raise ValueError(
+            f"{model.length} tokens cannot be shared by cp={layout.cp} with two chunks each: "
+            f"{model.length} % {pieces} = {model.length % pieces}; {near} tokens would do"
+        )
