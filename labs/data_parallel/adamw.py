@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -30,8 +31,8 @@ class Updated:
 
     def __init__(self, settings: AdamW, share: torch.Tensor) -> None:
         self.mixed = share.dtype in (torch.bfloat16, torch.float16)
-        master = share.detach().float() if self.mixed else share.detach()
-        self.weights = nn.Parameter(master)
+        master = share.detach().float() if self.mixed else share.new_empty(0)
+        self.weights = nn.Parameter(master)  # without a master: of no size but during a step
         self.optimizer = torch.optim.AdamW(
             [self.weights], lr=settings.lr, betas=settings.betas, eps=settings.eps,
             weight_decay=settings.weight_decay,
@@ -46,9 +47,26 @@ class Updated:
         self.weights.grad = None
         if self.mixed:
             share.copy_(self.weights.detach())
+        else:
+            self.weights.data = share.new_empty(0)  # a share that was handed in may go
 
     @property
     def state(self) -> dict[str, torch.Tensor]:
         """m and v by torch's names, "exp_avg" and "exp_avg_sq"; "master" where there is one."""
         found = {k: v for k, v in self.optimizer.state[self.weights].items() if k != "step"}
         return {**found, **({"master": self.weights.detach()} if self.mixed else {})}
+
+    @property
+    def updates(self) -> int:
+        """Steps done so far; m and v are corrected by them (Kingma and Ba, 2015, section 3)."""
+        return int(self.optimizer.state[self.weights].get("step", 0))
+
+    def restore(self, updates: int, state: Mapping[str, torch.Tensor]) -> None:
+        """Go on after `updates` steps with this state, in the form of `state`; it is copied."""
+        told = self.optimizer.state_dict()
+        step = torch.tensor(float(updates))
+        moments = {k: v.clone() for k, v in state.items() if k != "master"}
+        told["state"] = {0: {"step": step, **moments}}
+        self.optimizer.load_state_dict(told)
+        if self.mixed:
+            self.weights.data.copy_(state["master"])

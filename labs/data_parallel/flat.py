@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 
@@ -47,6 +48,11 @@ class Flat:
         like = self.parameters[0]
         return torch.zeros(self.size, dtype=dtype or like.dtype, device=like.device)
 
+    def empty_share(self) -> torch.Tensor:
+        """Zeros, as long as one rank's share."""
+        like = self.parameters[0]
+        return torch.zeros(self.share, dtype=like.dtype, device=like.device)
+
     def views(self, flat: torch.Tensor) -> list[torch.Tensor]:
         """A view of each parameter's place, in its shape."""
         return [
@@ -75,3 +81,11 @@ class Flat:
             if first < end:
                 found.append(Piece(parameter, first - start, end - start, first - low))
         return found
+
+
+def all_reduce_together(tensors: Sequence[torch.Tensor], group: dist.ProcessGroup) -> None:
+    """Sum each tensor over a group, in place, with one message for all of them."""
+    flat = torch.cat([tensor.flatten() for tensor in tensors])
+    dist.all_reduce(flat, group=group)
+    for tensor, summed in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
+        tensor.copy_(summed.view_as(tensor))

@@ -17,7 +17,7 @@ from torch import nn
 
 from labs.data_parallel.adamw import AdamW, Updated
 from labs.data_parallel.clipping import Clip
-from labs.data_parallel.flat import Flat, Piece
+from labs.data_parallel.flat import Flat, Piece, all_reduce_together
 
 
 class WholeGradients:
@@ -45,9 +45,9 @@ class WholeGradients:
         """Before a step: no gradients yet."""
         self.grads.zero_()
 
-    def sum_tied(self, parameter: nn.Parameter, group: dist.ProcessGroup) -> None:
-        """Add up what first and last stage know of the gradient of the weight that they share."""
-        dist.all_reduce(parameter.grad, group=group)
+    def sum_over(self, parameters: Sequence[nn.Parameter], group: dist.ProcessGroup) -> None:
+        """Add up the gradients of parameters that several ranks hold and know a summand of each."""
+        all_reduce_together([p.grad for p in parameters], group)
 
     def update(self) -> None:
         """After the backward passes: sum the gradients over the group, clip, update."""
@@ -60,8 +60,10 @@ class WholeGradients:
     def _update(self, share: torch.Tensor, grad: torch.Tensor) -> None:
         holders = self.n if self.zero1 is None else 1
         self.clip([grad], [self.pieces()], holders)
-        self.last = grad
         self.optimizer.step(share, grad)
+        # Kept where the rank's own gradients were: a share besides them would be more memory.
+        room = self.grads if self.zero1 is None else self.grads.chunk(self.n)[self.rank]
+        self.last = room.copy_(grad) if grad.shape == room.shape else grad
 
     def pieces(self) -> list[Piece]:
         """What the share consists of whose gradient and state this rank holds after an update."""

@@ -14,7 +14,7 @@ from torch import nn
 
 from labs.data_parallel.adamw import AdamW, Updated
 from labs.data_parallel.clipping import Clip
-from labs.data_parallel.flat import Flat, Piece
+from labs.data_parallel.flat import Flat, Piece, all_reduce_together
 
 
 class Unit:
@@ -23,7 +23,7 @@ class Unit:
     def __init__(self, parameters: Sequence[nn.Parameter], group: dist.ProcessGroup) -> None:
         self.group, self.rank = group, dist.get_rank(group)
         self.flat = Flat(parameters, dist.get_world_size(group))
-        self.grad = torch.zeros_like(self.flat.gathered().chunk(self.flat.ranks)[0])
+        self.grad = self.flat.empty_share()
         self._missing = len(self.flat.parameters)
         for parameter in self.flat.parameters:
             parameter.register_post_accumulate_grad_hook(self._arrived)
@@ -78,10 +78,19 @@ class ShardedGradients:
         for unit in self.units:
             unit.grad.zero_()
 
-    def sum_tied(self, parameter: nn.Parameter, group: dist.ProcessGroup) -> None:
-        """Add up the gradients of a weight that two stages share: it is a unit, so shares match."""
-        unit = next(unit for unit in self.units if unit.flat.parameters[0] is parameter)
-        dist.all_reduce(unit.grad, group=group)
+    def sum_over(self, parameters: Sequence[nn.Parameter], group: dist.ProcessGroup) -> None:
+        """Add up the gradients of parameters that several ranks hold and know a summand of each.
+
+        What is summed is this rank's share of them, which is the same run of the same parameters on
+        each rank of the group.
+        """
+        wanted = set(map(id, parameters))
+        shares = [
+            piece.of(unit.grad)
+            for unit in self.units for piece in unit.pieces() if id(piece.parameter) in wanted
+        ]  # fmt: skip
+        if shares:
+            all_reduce_together(shares, group)
 
     def update(self) -> None:
         """After the backward passes: clip, and update this rank's shares."""

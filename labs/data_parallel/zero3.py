@@ -56,9 +56,9 @@ class ShardedUnit(Unit):
             self.let_go()
 
     def reduce(self) -> None:
-        super().reduce()
-        if self.reshard:
+        if self.reshard:  # first: what is sent takes as much memory as the weights
             self.let_go()
+        super().reduce()
 
 
 class ShardedWeights(ShardedGradients):

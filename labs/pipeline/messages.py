@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import torch
 import torch.distributed as dist
 
+from labs import ranks
 from labs.schedules.instructions import (
     RECEIVE_BACKWARD,
     RECEIVE_FORWARD,
@@ -24,6 +25,10 @@ from labs.schedules.instructions import (
 
 RECEIVES = (RECEIVE_FORWARD, RECEIVE_BACKWARD)
 SENDS = (SEND_FORWARD, SEND_BACKWARD)
+# A gradient that is sent is part of the backward pass, though the sender is done with computing it.
+_PHASE = dict.fromkeys((SEND_FORWARD, RECEIVE_FORWARD), "forward") | dict.fromkeys(
+    (SEND_BACKWARD, RECEIVE_BACKWARD), "backward"
+)
 _AHEAD = 1  # receives of a channel that are posted besides the one that is waited for
 Channel = tuple[str, bool]  # forward or backward, and whether it goes round from the last rank
 Programs = Sequence[Sequence[Instruction]]
@@ -117,7 +122,8 @@ class Messages:
     def _post(self, at: Instruction) -> None:
         room = torch.empty_like(self.like)
         where = self._where(at, self._channel(at))
-        work = dist.irecv(room, group_src=self.schedule.peer(self.rank, at), **where)
+        with ranks.phase(_PHASE[at.kind]):
+            work = dist.irecv(room, group_src=self.schedule.peer(self.rank, at), **where)
         self._posted[at] = (work, room)
 
     def receive(self, at: Instruction) -> torch.Tensor:
@@ -155,7 +161,8 @@ class Messages:
             RECEIVE_FORWARD if forwards else RECEIVE_BACKWARD,
             (self.rank > peer) == forwards,
         )
-        work = dist.isend(tensor, group_dst=peer, **self._where(at, channel))
+        with ranks.phase(_PHASE[at.kind]):
+            work = dist.isend(tensor, group_dst=peer, **self._where(at, channel))
         self._sent[peer, other_end(self.schedule, self.rank, at)] = (work, tensor)
 
     def end(self) -> None:
