@@ -8,6 +8,7 @@ update.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -57,12 +58,18 @@ class Step:
 
 
 class Trainer:
-    """A rank's part of one model on `mesh`. `model` is its stage, cut and shared out."""
+    """A rank's part of one model on `mesh`. `model` is its stage, cut and shared out.
 
-    def __init__(self, config: Config, mesh: Mesh, parts: Parts) -> None:
+    device: None is where this rank computes; "meta" is for labs/mesh/fake.py.
+    """
+
+    def __init__(
+        self, config: Config, mesh: Mesh, parts: Parts, device: torch.device | None = None
+    ) -> None:
         self.config, self.mesh, self.parts = config, mesh, parts
-        self.here = ranks.device()
-        whole = label(GPT(config.model, config.seed).to(self.here, config.dtype))
+        self.here = device or ranks.device()
+        with self.here if self.here.type == "meta" else nullcontext():  # it takes no memory there
+            whole = label(GPT(config.model, config.seed).to(self.here, config.dtype))
         shared = whole.embedding.tokens.weight if config.model.tied else None
         self.model = self._stage(whole)
         self.tied = self._tied(shared)
