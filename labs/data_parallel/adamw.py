@@ -62,11 +62,10 @@ class Updated:
         return int(self.optimizer.state[self.weights].get("step", 0))
 
     def restore(self, updates: int, state: Mapping[str, torch.Tensor]) -> None:
-        """Go on after `updates` steps with this state, in the form of `state`; it is copied."""
+        """Go on after `updates` steps with this state, in the form of `state`, which is kept."""
         told = self.optimizer.state_dict()
-        step = torch.tensor(float(updates))
-        moments = {k: v.clone() for k, v in state.items() if k != "master"}
-        told["state"] = {0: {"step": step, **moments}}
+        moments = {k: v for k, v in state.items() if k != "master"}
+        told["state"] = {0: {"step": torch.tensor(float(updates)), **moments}}
         self.optimizer.load_state_dict(told)
         if self.mixed:
             self.weights.data.copy_(state["master"])

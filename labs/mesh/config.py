@@ -8,9 +8,8 @@ import torch
 
 from labs.data_parallel.adamw import AdamW
 from labs.gpt import Shape
+from labs.mesh import legal
 from labs.mesh.layout import Layout
-
-ZERO = (0, 1, 2, 3)
 
 
 @dataclass(frozen=True)
@@ -19,7 +18,9 @@ class Config:
 
     batch: sequences of a step, over all of dp; micro_batches: of each pipeline; zero: 0 to 3;
     reshard: whether ZeRO-3 lets weights go after the forward pass; clip: largest global norm of the
-    gradients (None: no clipping)
+    gradients (None: no clipping).
+
+    Raises ValueError for what cannot be laid out: labs/mesh/legal.py.
     """
 
     layout: Layout = Layout(dp=2, pp=2, tp=2)
@@ -29,9 +30,14 @@ class Config:
     zero: int = 1
     reshard: bool = True
     clip: float | None = None
+    sequence_parallel: bool = False  # the stream split along T between the ranks of a TP group
+    dropout: float = 0.0
     dtype: torch.dtype = torch.float64
     optimizer: AdamW = field(default_factory=AdamW)
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        legal.check(self)
 
     @property
     def rows(self) -> int:
@@ -40,7 +46,17 @@ class Config:
 
     @property
     def name(self) -> str:
-        """Layout and sharding in words."""
+        """Layout and sharding in words; micro-batches and type where they are not the usual."""
         tied = ", tied" if self.model.tied else ""
         kept = "" if self.reshard or self.zero < 3 else ", kept after forward"
-        return f"{self.layout}, ZeRO-{self.zero}{kept}{tied}"
+        split = ", SP" if self.sequence_parallel else ""
+        drop = ", dropout" if self.dropout else ""
+        cut = f", m={self.micro_batches}" if self.micro_batches != 2 else ""
+        kind = "" if self.dtype == torch.float64 else f", {str(self.dtype)[6:]}"
+        return f"{self.layout}{split}, ZeRO-{self.zero}{kept}{tied}{drop}{cut}{kind}"
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a sequence in the residual stream of a rank."""
+        parts = self.layout.cp * (self.layout.tp if self.sequence_parallel else 1)
+        return self.model.length // parts

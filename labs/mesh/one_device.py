@@ -9,35 +9,44 @@ import torch
 from labs.gpt import GPT, token_losses
 from labs.mesh.config import Config
 from labs.mesh.data import batch
+from labs.mesh.dropout import Samples, with_dropout
+from labs.mesh.held import label
 
 
 @dataclass
 class Reference:
-    """What training came to. Gradients are those of the last step, before clipping."""
+    """What training came to. Gradients are those of the last step, before clipping and after."""
 
     losses: list[float]
     norms: list[float]
     gradients: dict[str, torch.Tensor]
+    clipped: dict[str, torch.Tensor]
     weights: dict[str, torch.Tensor]
 
 
 def train(config: Config, steps: int) -> Reference:
     """`steps` steps of AdamW on whole batches; dtype, clipping and optimizer as in `config`."""
-    model = GPT(config.model, config.seed).to(config.dtype)
+    model = label(GPT(config.model, config.seed).to(config.dtype))
+    samples = Samples(rows=config.batch)
+    if config.dropout:
+        length = config.model.length
+        with_dropout(model, config.dropout, config.seed, samples, length, torch.arange(length))
     at = config.optimizer
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=at.lr, betas=at.betas, eps=at.eps, weight_decay=at.weight_decay
     )
-    losses, norms, gradients = [], [], {}
+    losses, norms, gradients, clipped = [], [], {}, {}
     largest = float("inf") if config.clip is None else config.clip
     for step in range(steps):
         tokens, targets = batch(config, step)
         optimizer.zero_grad()
+        samples.step = step
         loss = token_losses(model(tokens), targets).mean()
         loss.backward()
         gradients = {n: p.grad.clone() for n, p in model.named_parameters()}
         norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), largest).item())
+        clipped = {n: p.grad.clone() for n, p in model.named_parameters()}
         optimizer.step()
         losses.append(loss.item())
     weights = {n: p.detach().clone() for n, p in model.named_parameters()}
-    return Reference(losses, norms, gradients, weights)
+    return Reference(losses, norms, gradients, clipped, weights)

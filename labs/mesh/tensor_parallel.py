@@ -59,11 +59,15 @@ class ParallelEmbedding(nn.Module):
         self.weight, self.leave, self.place = rows, parts["reduce_from_ranks"], place
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        rows = self.weight.shape[0]
-        row = tokens - self.place.rank * rows
-        here = (row >= 0) & (row < rows)
-        found = F.embedding(row.clamp(0, rows - 1), self.weight)
-        return self.leave(found.masked_fill(~here.unsqueeze(-1), 0.0), self.place.group)
+        return self.leave(self.rows(tokens, self.weight), self.place.group)
+
+    def rows(self, tokens: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """This rank's summand: the rows of the tokens that it holds, zeros for the others."""
+        count = weight.shape[0]
+        row = tokens - self.place.rank * count
+        here = (row >= 0) & (row < count)
+        found = F.embedding(row.clamp(0, count - 1), weight)
+        return found.masked_fill(~here.unsqueeze(-1), 0.0)
 
 
 class ParallelLogits(nn.Module):

@@ -24,8 +24,11 @@ from labs.data_parallel.zero3 import ShardedWeights
 from labs.gpt import GPT, token_losses
 from labs.mesh import data
 from labs.mesh.config import Config
+from labs.mesh.context_parallel import context_parallel, place_tokens
+from labs.mesh.dropout import Samples, with_dropout
 from labs.mesh.groups import Mesh
 from labs.mesh.held import copied, label
+from labs.mesh.sequence_parallel import sequence_parallel
 from labs.mesh.tensor_parallel import Place, tensor_parallel
 from labs.pipeline.executor import Executor
 from labs.pipeline.partition import Stage, cut, micro_batches
@@ -40,6 +43,10 @@ PARTS = {
     "vocab_parallel_loss": "tp_linear_pair",
     "one_f_one_b_order": "one_f_one_b",
     "micro_batch_loss": "one_f_one_b",
+    "sequence_scatter_gather": "ring_attention",
+    "zigzag_positions": "ring_attention",
+    "ring_forward": "ring_attention",
+    "ring_backward": "ring_attention",
     "shard_of": "mesh_3d",
     "zero1_step": "mesh_3d",
     "global_grad_norm": "mesh_3d",
@@ -71,12 +78,15 @@ class Trainer:
         with self.here if self.here.type == "meta" else nullcontext():  # it takes no memory there
             whole = label(GPT(config.model, config.seed).to(self.here, config.dtype))
         shared = whole.embedding.tokens.weight if config.model.tied else None
+        self.held = self._places()
+        self.places = self.held[mesh.at["cp"]]
+        self.samples = Samples(mesh.at["dp"] * config.batch // mesh.layout.dp, config.rows)
         self.model = self._stage(whole)
         self.tied = self._tied(shared)
         self.clip = Clip(parts["global_grad_norm"], mesh.whole, config.clip)
         self.sharding = self._shared_out()
         schedule = make("1F1B", parts["one_f_one_b_order"], mesh.layout.pp, config.micro_batches)
-        size = (config.rows, config.model.length, config.model.d)
+        size = (config.rows, config.tokens, config.model.d)
         self.executor = Executor(
             schedule, [self.model], size, config.dtype, device=self.here, group=mesh.group["pp"]
         )
@@ -92,7 +102,34 @@ class Trainer:
             return self.parts["shard_of"](name, shape, config.model.layers, at, sizes)
 
         place = Place(mesh.at["tp"], mesh.layout.tp, mesh.group["tp"])
-        return tensor_parallel(cut(whole, mesh.layout.pp)[mesh.at["pp"]], place, self.parts, which)
+        stage = cut(whole, mesh.layout.pp)[mesh.at["pp"]]
+        tensor_parallel(stage, place, self.parts, which)
+        self.split = config.sequence_parallel and mesh.layout.tp > 1
+        self.summands = sequence_parallel(stage, place, self.parts) if self.split else []
+        if mesh.layout.cp > 1:
+            context_parallel(stage, self.held, self.parts, mesh.group["cp"])
+        if self.split or mesh.layout.cp > 1:
+            place_tokens(stage, self._of_stream(self.places))
+        if config.dropout:
+            places = self._of_stream(self.places).cpu()
+            with_dropout(
+                stage, config.dropout, config.seed, self.samples, config.model.length, places
+            )
+        return stage
+
+    def _places(self) -> torch.Tensor:
+        """(cp, T/cp): where in the sequence the tokens of each context-parallel rank stand."""
+        c, length = self.mesh.layout.cp, self.config.model.length
+        if c == 1:
+            return torch.arange(length, device=self.here)[None]
+        held = [self.parts["zigzag_positions"](rank, c, length) for rank in range(c)]
+        return torch.stack(held).to(self.here)
+
+    def _of_stream(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Of (…, T/cp), what belongs to the tokens of this rank's residual stream."""
+        if not self.split:
+            return tokens
+        return tokens.chunk(self.mesh.layout.tp, dim=-1)[self.mesh.at["tp"]]
 
     def _tied(self, shared: nn.Parameter | None) -> nn.Parameter | None:
         """The weight that first and last stage share, on those ranks; None where one rank has both.
@@ -140,14 +177,19 @@ class Trainer:
     def step(self, number: int) -> Step:
         """Train on batch `number`."""
         config, mesh = self.config, self.mesh
-        tokens, targets = (x.to(self.here) for x in data.mine(config, number, mesh.at["dp"]))
+        tokens, targets = data.mine(config, number, mesh.at["dp"])
+        tokens = self._of_stream(tokens.to(self.here)[:, self.places])
+        targets = targets.to(self.here)[:, self.places]
+        self.samples.step = number
         m, count = config.micro_batches, config.batch * config.model.length
         losses = [partial(self._loss, targets=t, count=count) for t in micro_batches(targets, m)]
         self.sharding.begin()
         done = self.executor.step(micro_batches(tokens, m), losses)
         with ranks.phase("step"):
+            if self.summands:
+                self.sharding.sum_over(self.summands, mesh.group["tp"])
             if self.tied is not None:
-                self.sharding.sum_tied(self.tied, mesh.ends)
+                self.sharding.sum_over([self.tied], mesh.ends)
             self.sharding.update()
             return Step(self._everywhere(done.loss), self.clip.norm)
 
