@@ -71,6 +71,15 @@ def make(layout: Layout) -> Mesh | None:
     return Mesh(layout, at, group, whole, data, ends, mesh)
 
 
+def close(mesh: Mesh | None) -> None:
+    """Let go of a mesh's groups, with their connections. Every rank of the world calls it."""
+    dist.barrier()  # nobody leaves while another rank still reads
+    if mesh is None:
+        return
+    for group in {mesh.whole, mesh.data, mesh.ends, *mesh.group.values()} - {None, dist.group.WORLD}:
+        dist.destroy_process_group(group)
+
+
 def _device_type() -> str:
     return ranks.device().type
 

@@ -1,0 +1,68 @@
+"""Which configurations the lab trains: the one that was asked for, and the grid."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from labs.gpt import Shape
+from labs.mesh.config import Config
+from labs.mesh.layout import Layout, factorizations
+
+MODEL = Shape(layers=4, d=16, heads=4, length=8)
+BATCH, MICRO_BATCHES = 8, 2
+CLIP = 0.05
+"""Far below the norm of the first gradients, so that every step clips."""
+LAYOUTS = (
+    Layout(), Layout(dp=2), Layout(pp=2), Layout(tp=2), Layout(dp=2, pp=2), Layout(dp=2, pp=2, tp=2),
+    Layout(pp=2, tp=4),
+)  # fmt: skip
+"""Held against one device under every way to share out, where the ranks suffice."""
+WAYS = ((0, True), (1, True), (2, True), (3, True), (3, False))
+"""ZeRO's stage, and whether weights are let go after the forward pass."""
+
+
+def batch(layout: Layout) -> int:
+    """Sequences of a step: 8, or the next that the replicas' micro-batches can share."""
+    shares = layout.dp * MICRO_BATCHES
+    return -(-BATCH // shares) * shares
+
+
+def fits(layout: Layout) -> bool:
+    """Whether the lab's model can be cut that way."""
+    return layout.pp <= MODEL.layers and MODEL.heads % layout.tp == 0
+
+
+def default(ranks: int) -> Layout:
+    """The evenest layout of that many ranks that the lab's model can be cut into."""
+    return next(layout for layout in factorizations(ranks) if fits(layout))
+
+
+def config(layout: Layout, zero: int = 1, tied: bool = False, reshard: bool = True) -> Config:
+    """The lab's model on `layout`, clipped, in fp64."""
+    return Config(
+        layout, replace(MODEL, tied=tied), batch(layout), MICRO_BATCHES, zero, reshard, CLIP
+    )
+
+
+def grid(ranks: int) -> list[Config]:
+    """All that is held against one device on `ranks` ranks.
+
+    Every way to share out, tied and untied, at each of LAYOUTS that fits; two ways at each other
+    layout of all ranks; and the evenest in fp32.
+    """
+    every = [layout for layout in LAYOUTS if layout.ranks <= ranks]
+    found = [
+        config(layout, zero, tied, reshard)
+        for layout in every
+        for zero, reshard in WAYS
+        for tied in (False, True)
+    ]
+    for layout in factorizations(ranks):
+        if fits(layout) and layout not in every:
+            found += [config(layout, 1), config(layout, 3, tied=True)]
+    even = default(ranks)
+    found += [replace(config(even, zero), dtype=torch.float32) for zero in (0, 1, 2, 3)]
+    found.append(replace(config(even, 2), micro_batches=1))
+    return found
