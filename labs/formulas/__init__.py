@@ -75,6 +75,7 @@ from labs.formulas.mesh_traffic import (
     tp_traffic,
     zero_gathers,
 )
+from labs.formulas.nodes import replica_nodes, tp_groups_inside
 from labs.formulas.parameters import (
     attention_parameters,
     block_parameters,
@@ -192,6 +193,7 @@ __all__ = [
     "pipeline_sends",
     "pp_traffic",
     "recompute_time",
+    "replica_nodes",
     "replicated_gradient_payload",
     "ring_all_gather_bytes",
     "ring_all_reduce_bytes",
@@ -225,6 +227,7 @@ __all__ = [
     "table_on_rank",
     "tp_all_reduce_payload",
     "tp_all_reduces",
+    "tp_groups_inside",
     "tp_layer_bytes",
     "tp_layer_payload",
     "tp_layer_seconds",

@@ -104,8 +104,10 @@ class Book:
         return known
 
     def forget_groups(self) -> None:
-        """The world was left; another one may use the same names."""
+        """The world was left; another one may use the same names, and the journal their numbers."""
         self._groups.clear()
+        self._costs.clear()
+        self.axes.clear()
 
     def name_axis(self, group: dist.ProcessGroup, axis: str) -> None:
         self.axes[group.group_name] = axis
