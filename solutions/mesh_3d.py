@@ -14,8 +14,9 @@ def rank_to_coordinate(rank: int, sizes: Mapping[str, int]) -> dict[str, int]:
     """Where a rank stands on the mesh.
 
     rank     0 to the product of all sizes - 1
-    sizes    axis: size, from the slowest axis to the fastest: {"dp": 2, "pp": 2, "tp": 2}
-    returns  axis: place on it, in the same order
+    sizes    axis: size, from the slowest axis to the fastest, as {"dp": 2, "pp": 2, "tp": 2}; any
+             number of axes, with any names. Rank 1 is one place further on the last of them
+    returns  axis: place on it, from 0, of every axis of `sizes`
     """
     found = {}
     for axis in reversed(sizes):
@@ -24,9 +25,9 @@ def rank_to_coordinate(rank: int, sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 def coordinate_to_rank(at: Mapping[str, int], sizes: Mapping[str, int]) -> int:
-    """The rank at a place of the mesh.
+    """The rank at a place of the mesh: what rank_to_coordinate takes apart.
 
-    at       axis: place on it
+    at       axis: place on it, from 0, of every axis of `sizes`, in any order
     sizes    axis: size, from the slowest axis to the fastest
     """
     rank = 0
@@ -40,7 +41,8 @@ def groups_of(axis: str, sizes: Mapping[str, int]) -> list[list[int]]:
 
     axis     a name of `sizes`
     sizes    axis: size, from the slowest axis to the fastest
-    returns  the groups in the order of their first ranks; in each, ranks in the order of the axis
+    returns  the groups, each a list of ranks in the order of their places on the axis; the groups
+             in the order of their first ranks. Every rank of the mesh is in one of them
     """
     others = [name for name in sizes if name != axis]
     found = []
@@ -48,6 +50,21 @@ def groups_of(axis: str, sizes: Mapping[str, int]) -> list[list[int]]:
         rest = dict(zip(others, places, strict=True))
         found.append([coordinate_to_rank({**rest, axis: i}, sizes) for i in range(sizes[axis])])
     return found
+
+
+def place_on_nodes(sizes: Mapping[str, int], per_node: int) -> dict[str, int]:
+    """On how many nodes a process group stands, axis by axis; 1: its traffic stays inside a node.
+
+    sizes     axis: size, from the slowest axis to the fastest
+    per_node  ranks on a node: 0 to per_node - 1 on the first, as many on the next, and so on; the
+              last node may have fewer
+    returns   axis: nodes that have a rank of the group. Where the groups of an axis differ, those
+              of the group that is on most
+    """
+    return {
+        axis: max(len({rank // per_node for rank in group}) for group in groups_of(axis, sizes))
+        for axis in sizes
+    }
 
 
 def shard_of(
@@ -59,18 +76,24 @@ def shard_of(
 ) -> tuple[int, list[tuple[int, int]]] | None:
     """Which part of a parameter a rank holds under pipeline and tensor parallelism.
 
-    name     in the whole model: "embedding.tokens.weight", "blocks.2.attention.qkv.weight", …
-             A linear layer's weight is (outputs, inputs); the rows of qkv are all of Q, then all of
-             K, then all of V
+    name     in the whole model: "embedding.tokens.weight", "blocks.2.attention.qkv.weight",
+             "head.norm.bias", … A linear layer's weight is (outputs, inputs). The outputs of qkv
+             are those of Q, then of K, then of V; those of a tensor-parallel rank are its heads'
     shape    of the whole parameter
-    layers   blocks of the model; the first stages hold one more where pp does not divide them
-    at       the rank's place, axis: place
-    sizes    axis: size
-    returns  (dimension that is cut, [(first, end), …] of each run of it that the rank holds);
-             what is held whole is (0, [(0, shape[0])]); None where the rank's stage lacks it
+    layers   blocks of the model. A stage has neighbouring ones; where pp does not divide them, the
+             first stages have one more than the others. The embedding is on the first stage, the
+             head on the last
+    at       the rank's place, axis: place; sizes: axis: size. Both have "pp" and "tp"; other axes
+             change nothing here
+    returns  None where the rank's stage lacks the parameter, else (dimension that is cut, the runs
+             [(first, end), …] that the rank holds of it, in order, end not included). What each
+             rank holds whole is (0, [(0, shape[0])])
 
-    The vocabulary (rows of embedding.tokens and head.logits) is cut as if it were padded to a
-    multiple of tp: the last run may end past shape[0].
+    qkv and mlp.up are column-parallel (outputs are cut), attention.out and mlp.down row-parallel
+    (inputs are cut, and the bias is whole); tp divides what is cut. The rows of
+    embedding.tokens.weight and head.logits.weight, one a token of the vocabulary, are cut into
+    equal runs too, but tp need not divide them: they are cut as if they were padded to the next
+    multiple of tp, so that a run may end past shape[0]. All else is whole.
     """
     if not _on_stage(name, layers, at["pp"], sizes["pp"]):
         return None
@@ -102,6 +125,26 @@ def _on_stage(name: str, layers: int, stage: int, stages: int) -> bool:
     return first <= int(name.split(".")[1]) < first + each + (stage < more)
 
 
+def state_bytes(parameters: float, n: int, zero: int, mixed: bool = True) -> float:
+    """Bytes of weights, gradients and optimizer state that a rank holds between two steps.
+
+    parameters  those of the rank's stage and its tensor-parallel part of them: P
+    n           ranks along dp, over which state is shared out
+    zero        what is shared out, the ZeRO stage: 0 nothing, 1 optimizer state, 2 gradients as
+                well, 3 weights as well
+    mixed       weights and gradients in bf16, and as optimizer state a master copy of the weights,
+                m and v in fp32; False: all in fp32, and no master copy
+    returns     bytes, padding left out
+    """
+    weights, grads, optimizer = (2, 2, 12) if mixed else (4, 4, 8)
+    each = (
+        weights / (n if zero >= 3 else 1)
+        + grads / (n if zero >= 2 else 1)
+        + optimizer / (n if zero >= 1 else 1)
+    )
+    return each * parameters
+
+
 def zero1_step(
     weights: torch.Tensor,
     grads: torch.Tensor,
@@ -110,15 +153,19 @@ def zero1_step(
 ) -> None:
     """One optimizer step in which each rank of a data-parallel group updates its share of weights.
 
-    weights  (N,) all weights end to end, the same on every rank; the group's size divides N
-    grads    (N,) this rank's gradients. The loss is already divided by the tokens of the whole
-             batch, so they are summands: what the step needs is their sum over the ranks
-    update   update(share, grad), called once, changes share (N/n,) in place by grad (N/n,). Rank i
-             of the group owns the i-th share. The ranks must call it together
+    weights  (N,) all weights end to end, the same on every rank; the group's n ranks divide N.
+             Changed in place: afterwards the new weights, the same on every rank
+    grads    (N,) this rank's gradients. The loss was divided by the tokens of the whole batch, so
+             they are summands: the step needs their sum over the group, not their mean. Nobody
+             reads them afterwards: they may be written to
+    update   update(share, grad) changes share (N/n,) in place by the summed gradient grad (N/n,)
+             of the same weights. Rank i of the group owns the i-th of n equal shares, and calls it
+             once, for that share. It holds a collective over other ranks (the global norm), so all
+             call it at the same point of the step
     group    process group; None is the world
 
-    Afterwards `weights` holds the new weights, the same on every rank. No rank may end up with, or
-    ask `update` for, more than its share.
+    A rank sends what a ring reduce-scatter and an all-gather of N numbers need, and makes nothing
+    new that is as large as weights.
     """
     n, rank = dist.get_world_size(group), dist.get_rank(group)
     share = weights.chunk(n)[rank].clone()
@@ -135,11 +182,16 @@ def global_grad_norm(
 ) -> torch.Tensor:
     """The norm of all gradients of a model that no rank holds whole.
 
-    grads    this rank's gradients, any shapes; a rank may have none
-    holders  of each, how many ranks of the group hold the same numbers
+    grads    this rank's gradients: any number of them, none too, of any shapes, in bf16, fp32 or
+             fp64. They stay as they are
+    holders  one number for each of grads: how many ranks of the group hold the same numbers, 1 or
+             more. Those are copies, not summands
     group    all ranks that hold gradients of the model; None is the world
-    returns  a scalar tensor, the same on every rank: the square root of the sum of all squares,
-             each number of the model counted once
+    returns  a scalar tensor (shape ()), fp32 or better, the same on every rank: the square root of
+             the sum of all squares, each number of the model counted once
+
+    Ranks exchange one number each, by one all-reduce. Squares of fp32 gradients must not overflow
+    or vanish: 1e20 and 1e-30 have squares that fp32 cannot hold.
     """
     total = torch.zeros((), dtype=torch.float64)
     for grad, times in zip(grads, holders, strict=True):

@@ -34,12 +34,12 @@ def on_rank(function: Callable, asked: Sequence[Asked], plain: Callable) -> list
     """On a rank: each question put to the function. If it breaks, what came before is kept."""
     found: list[Made] = []
     for label, args in asked:
-        ranks.keep(_AT, label)
         handed = copy.deepcopy(args)
         try:
             with must_return():
                 made = plain(function(*handed))
-        except BaseException:
+        except BaseException:  # kept only now: a file for each question would take longer
+            ranks.keep(_AT, label)
             ranks.keep(_MADE, found)
             raise
         found.append((made, handed != args))
