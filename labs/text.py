@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sysconfig
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -39,3 +41,19 @@ def batch(rows: int, length: int, seed: int = 0) -> tuple[torch.Tensor, torch.Te
     starts = torch.randint(len(text) - length, (rows,), generator=draw).tolist()
     cut = torch.tensor([list(text[at : at + length + 1]) for at in starts])
     return cut[:, :-1].contiguous(), cut[:, 1:].contiguous()
+
+
+@cache
+def entropy(context: int = 1) -> float:
+    """Nats a byte of the text is worth to who knows the `context` bytes before it: 0, 1 or more.
+
+    With one, the bigram entropy: what a table of all pairs of bytes can reach. A model that gets
+    below it uses more than the last byte. Raises ValueError for a negative context.
+    """
+    if isinstance(context, bool) or not isinstance(context, int) or context < 0:
+        raise ValueError(f"the context is a whole number of bytes, 0 or more; got {context!r}")
+    text = library_text()
+    seen = Counter(text[at : at + context] for at in range(len(text) - context))
+    pairs = Counter(text[at : at + context + 1] for at in range(len(text) - context))
+    total = len(text) - context
+    return -sum(n / total * math.log(n / seen[pair[:-1]]) for pair, n in pairs.items())
