@@ -73,5 +73,9 @@ class WholeGradients:
         """(pieces, summed and clipped gradient, optimizer) of each share after an update."""
         return [(self.pieces(), self.last, self.optimizer)]
 
+    def kept_weights(self) -> list[torch.Tensor]:
+        """What this rank keeps of the weights between steps: all of them."""
+        return [self.weights]
+
     def whole_weights(self) -> None:
         """Make the parameters whole, to be read: they are."""

@@ -111,5 +111,9 @@ class ShardedGradients:
             for unit, optimizer in zip(self.units, self.optimizers, strict=True)
         ]
 
+    def kept_weights(self) -> list[torch.Tensor]:
+        """What this rank keeps of the weights between steps; under ZeRO-2 views of all of them."""
+        return [self.share(unit) for unit in self.units]
+
     def whole_weights(self) -> None:
         """Make the parameters whole, to be read: they are."""
