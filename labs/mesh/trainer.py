@@ -109,9 +109,9 @@ class Trainer:
         if mesh.layout.cp > 1:
             context_parallel(stage, self.held, self.parts, mesh.group["cp"])
         if self.split or mesh.layout.cp > 1:
-            place_tokens(stage, self._of_stream(self.places))
+            place_tokens(stage, self.of_stream(self.places))
         if config.dropout:
-            places = self._of_stream(self.places).cpu()
+            places = self.of_stream(self.places).cpu()
             with_dropout(
                 stage, config.dropout, config.seed, self.samples, config.model.length, places
             )
@@ -125,7 +125,7 @@ class Trainer:
         held = [self.parts["zigzag_positions"](rank, c, length) for rank in range(c)]
         return torch.stack(held).to(self.here)
 
-    def _of_stream(self, tokens: torch.Tensor) -> torch.Tensor:
+    def of_stream(self, tokens: torch.Tensor) -> torch.Tensor:
         """Of (…, T/cp), what belongs to the tokens of this rank's residual stream."""
         if not self.split:
             return tokens
@@ -178,7 +178,7 @@ class Trainer:
         """Train on batch `number`."""
         config, mesh = self.config, self.mesh
         tokens, targets = data.mine(config, number, mesh.at["dp"])
-        tokens = self._of_stream(tokens.to(self.here)[:, self.places])
+        tokens = self.of_stream(tokens.to(self.here)[:, self.places])
         targets = targets.to(self.here)[:, self.places]
         self.samples.step = number
         m, count = config.micro_batches, config.batch * config.model.length
