@@ -1,0 +1,137 @@
+"""Rounds of a check on real ranks: one call of the answer on each rank of some groups.
+
+All rounds of a check share one launch of four ranks: the world, two groups side by side, as the
+data-parallel groups of a mesh are, three ranks, one. What is handed in is made on each rank from
+the seed; the kernel makes the same to know what must come back, which never goes to a rank.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+
+from labs import ranks
+from labs.ranks.ledger import Ledger
+from labs.ranks.ship import Source
+
+LIMIT = 20.0
+"""Seconds a launch may take: a cell ends within 30 s, whatever the answer does."""
+WORLD = 4
+ROUND = "round"
+"""What a rank keeps: the number of the round that it is at."""
+
+ALL, THREE, ONE = ((0, 1, 2, 3),), ((0, 1, 2),), ((0,),)
+APART, NEXT = ((0, 2), (1, 3)), ((0, 1), (2, 3))
+"""Two groups side by side: along a slower axis, and along the fastest."""
+
+
+@dataclass(frozen=True)
+class Round:
+    """One call of the answer. groups: ranks of the world, each in the order of its group."""
+
+    name: str
+    groups: tuple[tuple[int, ...], ...] = ALL
+    seed: int = 0
+    dtype: torch.dtype = torch.float64
+
+    @property
+    def section(self) -> str:
+        """Its name in the ledger; no two rounds of a check have one seed."""
+        return f"round {self.seed}"
+
+    @property
+    def ranks(self) -> int:
+        """Of one group."""
+        return len(self.groups[0])
+
+    def __str__(self) -> str:
+        listed = " and ".join(f"{{{', '.join(map(str, group))}}}" for group in self.groups)
+        n = f"{self.ranks} rank{'s' * (self.ranks > 1)}"
+        where = n if self.groups == ALL else f"the group{'s' * (len(self.groups) > 1)} {listed}"
+        return f"{self.name}, {where}, {str(self.dtype).removeprefix('torch.')}"
+
+
+One = Callable[[Callable, Round, int, int, dist.ProcessGroup | None], dict]
+"""(answer, round, number of the group, place in it, group) -> what a rank tells of one round."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What came of one round: by group, by place in it."""
+
+    round: Round
+    told: list[list[dict]]
+    ledger: Ledger  # of this round
+    output: str = ""
+
+    def calls(self, group: int, member: int) -> list[tuple[str, int, int]]:
+        """(operation, calls, payload bytes) of one rank."""
+        rows = self.ledger.where(rank=self.round.groups[group][member]).rows
+        return [(row.op, row.count, row.payload_bytes) for row in rows]
+
+    def sent(self, group: int, member: int) -> float:
+        """Bytes that a rank sends at best for what it asked for: those of rings."""
+        return self.ledger.ideal_bytes(rank=self.round.groups[group][member])
+
+
+def on_rank(functions: Sequence[Callable], asked: Sequence[Round], one: One) -> list[list[dict]]:
+    """On a rank: of each function, each round in which this rank has a place."""
+    made: dict[tuple[int, ...], dist.ProcessGroup | None] = {}
+    for members in dict.fromkeys(group for round_ in asked for group in round_.groups):
+        whole = len(members) == dist.get_world_size()
+        made[members] = None if whole else dist.new_group(list(members))
+    me, found = dist.get_rank(), []
+    for label, function in enumerate(functions):
+        found.append([])
+        for number, round_ in enumerate(asked):
+            at = next((at for at, group in enumerate(round_.groups) if me in group), None)
+            if at is None:
+                found[-1].append({})
+                continue
+            ranks.keep(ROUND, number)
+            members = round_.groups[at]
+            with ranks.section(f"{label} {round_.section}"):
+                told = one(function, round_, at, members.index(me), made[members])
+            found[-1].append(told)
+    return found
+
+
+def run_all(
+    functions: Sequence[Callable | Source],
+    asked: Sequence[Round],
+    one: One,
+    limit: float = LIMIT,
+) -> list[list[Seen]]:
+    """Answers in one launch, one after the other. If one breaks, all are lost: RunFailed."""
+    args = (list(functions), list(asked), one)
+    done = ranks.launch(on_rank, WORLD, args=args, limit=limit, status=False)
+    return [
+        [
+            Seen(
+                round_,
+                [[done.values[rank][label][number] for rank in group] for group in round_.groups],
+                done.ledger.where(section=f"{label} {round_.section}"),
+                done.output,
+            )
+            for number, round_ in enumerate(asked)
+        ]
+        for label in range(len(functions))
+    ]
+
+
+def broken_at(failed: ranks.RunFailed, asked: Sequence[Round]) -> Round | None:
+    """The round that broke: that of the rank that raised, else the first one that a rank is at."""
+    at = {rank: kept[ROUND] for rank, kept in enumerate(failed.run.kept) if ROUND in kept}
+    raised = re.match(r"rank (\d+): ", str(failed))
+    blamed = [int(raised[1])] if raised else []
+    numbers = [at[rank] for rank in blamed if rank in at] or list(at.values())
+    return asked[min(numbers)] if numbers else None
+
+
+def arguments(*given: object, group: dist.ProcessGroup | None) -> tuple:
+    """The group is handed on where there is one; without it the answer's own default counts."""
+    return given if group is None else (*given, group)
