@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch.optim.adamw import adamw
+
+_MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 @dataclass(frozen=True)
@@ -30,42 +32,48 @@ class Updated:
     """
 
     def __init__(self, settings: AdamW, share: torch.Tensor) -> None:
+        self.settings = settings
+        self._dtype = share.dtype
         self.mixed = share.dtype in (torch.bfloat16, torch.float16)
-        master = share.detach().float() if self.mixed else share.new_empty(0)
-        self.weights = nn.Parameter(master)  # without a master: of no size but during a step
-        self.optimizer = torch.optim.AdamW(
-            [self.weights], lr=settings.lr, betas=settings.betas, eps=settings.eps,
-            weight_decay=settings.weight_decay,
-        )  # fmt: skip
+        self.master = share.detach().float() if self.mixed else None
+        self.moments: dict[str, torch.Tensor] = {}  # there from the first step on
+        self.count = torch.zeros(())  # steps done
 
     def step(self, share: torch.Tensor, grad: torch.Tensor) -> None:
         """Update `share` (N,) in place by its gradient (N,)."""
-        if not self.mixed:
-            self.weights.data = share
-        self.weights.grad = grad.to(self.weights.dtype)
-        self.optimizer.step()
-        self.weights.grad = None
-        if self.mixed:
-            share.copy_(self.weights.detach())
-        else:
-            self.weights.data = share.new_empty(0)  # a share that was handed in may go
+        weights = share if self.master is None else self.master
+        if not self.moments:
+            self.moments = {name: torch.zeros_like(weights) for name in _MOMENTS}
+        at = self.settings
+        # torch's own update without its Optimizer, which imports half of torch when it is made.
+        with torch.no_grad():
+            adamw(
+                [weights], [grad.to(weights.dtype)], *([self.moments[name]] for name in _MOMENTS),
+                [], [self.count], foreach=False, amsgrad=False, beta1=at.betas[0],
+                beta2=at.betas[1], lr=at.lr, weight_decay=at.weight_decay, eps=at.eps,
+                maximize=False,
+            )  # fmt: skip
+            if self.master is not None:
+                share.copy_(self.master)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the state: fp32 where the weights are bf16."""
+        return torch.float32 if self.mixed else self._dtype
 
     @property
     def state(self) -> dict[str, torch.Tensor]:
         """m and v by torch's names, "exp_avg" and "exp_avg_sq"; "master" where there is one."""
-        found = {k: v for k, v in self.optimizer.state[self.weights].items() if k != "step"}
-        return {**found, **({"master": self.weights.detach()} if self.mixed else {})}
+        return {**self.moments, **({} if self.master is None else {"master": self.master})}
 
     @property
     def updates(self) -> int:
         """Steps done so far; m and v are corrected by them (Kingma and Ba, 2015, section 3)."""
-        return int(self.optimizer.state[self.weights].get("step", 0))
+        return int(self.count)
 
     def restore(self, updates: int, state: Mapping[str, torch.Tensor]) -> None:
         """Go on after `updates` steps with this state, in the form of `state`, which is kept."""
-        told = self.optimizer.state_dict()
-        moments = {k: v for k, v in state.items() if k != "master"}
-        told["state"] = {0: {"step": torch.tensor(float(updates)), **moments}}
-        self.optimizer.load_state_dict(told)
-        if self.mixed:
-            self.weights.data.copy_(state["master"])
+        self.count.fill_(updates)
+        self.moments = {name: state[name] for name in _MOMENTS if name in state}
+        if self.master is not None:
+            self.master.copy_(state["master"])
