@@ -6,8 +6,9 @@ share is cut without regard to parameters. Pure tensors: no process group.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 import torch
 
@@ -31,7 +32,7 @@ def whole_part(held: Held, part: torch.Tensor) -> Run:
 def pack(runs: Iterable[Run]) -> dict:
     """Plain data for a rank's report, with one tensor for all values."""
     runs = list(runs)
-    told = [(asdict(run.held), run.first, run.values.numel()) for run in runs]
+    told = [(*_told(run.held), run.first, run.values.numel()) for run in runs]
     values = torch.cat([run.values.detach().flatten() for run in runs]) if runs else torch.empty(0)
     return dict(runs=told, values=values)
 
@@ -39,10 +40,14 @@ def pack(runs: Iterable[Run]) -> dict:
 def unpack(told: Mapping) -> list[Run]:
     """What `pack` was given."""
     found, at = [], 0
-    for held, first, size in told["runs"]:
-        found.append(Run(Held(**held), first, told["values"][at : at + size]))
+    for *held, first, size in told["runs"]:
+        found.append(Run(Held(*held), first, told["values"][at : at + size]))
         at += size
     return found
+
+
+def _told(held: Held) -> tuple:
+    return held.name, held.shape, held.dim, held.runs, held.copies
 
 
 def places(held: Held) -> torch.Tensor:
@@ -85,36 +90,41 @@ def assemble(runs: Iterable[Run], copies: int = 1) -> Whole:
     copies: ranks with the same numbers besides those of which `held.copies` tells: of a replica's
     weights those along dp; of gradients that are shared out there is one.
     """
-    whole, known, shapes = Whole(), {}, {}
-    times: dict[str, torch.Tensor] = {}
-    says: dict[str, int] = {}
+    runs = list(runs)
+    shapes = {run.held.name: torch.Size(run.held.shape) for run in runs}
+    if not shapes:
+        return Whole()
+    # All parameters end to end in one tensor: where each begins, and whose each number is.
+    sizes = [shape.numel() for shape in shapes.values()]
+    starts = dict(zip(shapes, [0, *itertools.accumulate(sizes)], strict=False))
+    owner = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+    at, known = [], {}
     for run in runs:
-        held, name = run.held, run.held.name
-        key = (name, held.dim, held.runs)
+        held = run.held
+        key = (held.name, held.dim, held.runs)
         if key not in known:
-            known[key] = places(held)
-        if name not in times:
-            shapes[name] = torch.Size(held.shape)
-            size = shapes[name].numel()
-            whole.tensors[name] = run.values.new_zeros(size)
-            times[name] = torch.zeros(size, dtype=torch.long)
-            says[name], whole.apart[name] = held.copies * copies, 0.0
-        at = known[key][run.first : run.first + run.values.numel()]
-        real = at >= 0
-        if not real.all():
-            whole.padding = max(whole.padding, _size(run.values[~real]))
-        at, values, tensor = at[real], run.values[real], whole.tensors[name]
-        again = times[name][at] > 0
-        apart = _size(tensor[at[again]] - values[again])
-        whole.apart[name] = max(whole.apart[name], apart)
-        tensor[at[~again]] = values[~again]
-        times[name][at] += 1
-        if held.copies * copies != says[name]:
-            says[name] = -1  # ranks that contradict each other
-    whole.missing = [name for name, seen in times.items() if not seen.all()]
-    whole.miscounted = [name for name, seen in times.items() if not (seen == says[name]).all()]
-    whole.tensors = {name: tensor.view(shapes[name]) for name, tensor in whole.tensors.items()}
-    return whole
+            stands = places(held)
+            known[key] = torch.where(stands < 0, -1, stands + starts[held.name])
+        at.append(known[key][run.first : run.first + run.values.numel()])
+    place, values = torch.cat(at), torch.cat([run.values.flatten() for run in runs])
+    padding, values, place = values[place < 0], values[place >= 0], place[place >= 0]
+    tensor = values.new_zeros(sum(sizes)).index_put_((place,), values)
+    times = torch.bincount(place, minlength=len(tensor))
+    gap = (tensor[place] - values).abs().double().nan_to_num(torch.inf, torch.inf)
+    apart = torch.zeros(len(sizes), dtype=torch.float64)
+    apart.scatter_reduce_(0, owner[place], gap, "amax")
+    says: dict[str, set[int]] = {}
+    for run in runs:
+        says.setdefault(run.held.name, set()).add(run.held.copies * copies)
+    found = Whole(apart=dict(zip(shapes, apart.tolist(), strict=True)), padding=_size(padding))
+    for (name, shape), part, seen in zip(
+        shapes.items(), tensor.split(sizes), times.split(sizes), strict=True
+    ):
+        found.tensors[name] = part.view(shape)
+        least, most = (int(n) for n in seen.aminmax())
+        found.missing += [name] if not least else []
+        found.miscounted += [name] if says[name] != {least} or least != most else []
+    return found
 
 
 def _size(values: torch.Tensor) -> float:

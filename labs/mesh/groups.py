@@ -76,7 +76,10 @@ def close(mesh: Mesh | None) -> None:
     dist.barrier()  # nobody leaves while another rank still reads
     if mesh is None:
         return
-    for group in {mesh.whole, mesh.data, mesh.ends, *mesh.group.values()} - {None, dist.group.WORLD}:
+    for group in {mesh.whole, mesh.data, mesh.ends, *mesh.group.values()} - {
+        None,
+        dist.group.WORLD,
+    }:
         dist.destroy_process_group(group)
 
 

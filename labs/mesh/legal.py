@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from math import gcd
+from math import gcd, lcm
 from numbers import Integral, Real
 from typing import TYPE_CHECKING
 
@@ -25,13 +25,17 @@ DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 def check(config: Config) -> None:
     """Raises ValueError, a sentence, for a configuration that cannot be laid out or trained."""
-    for name, kind in dict(layout=Layout, model=Shape, optimizer=AdamW, reshard=bool).items():
+    kinds = dict(
+        layout=Layout, model=Shape, optimizer=AdamW, reshard=bool, sequence_parallel=bool
+    )  # fmt: skip
+    for name, kind in kinds.items():
         given = getattr(config, name)
         if not isinstance(given, kind):
             raise ValueError(f"{name} must be a {kind.__name__}, got {given!r}")
     whole(batch=config.batch, micro_batches=config.micro_batches)
     zero(config.zero)
     clip(config.clip)
+    dropout(config.dropout)
     if config.dtype not in DTYPES:
         names = ", ".join(str(dtype)[6:] for dtype in DTYPES)
         raise ValueError(f"dtype {config.dtype!r} was asked for; a mesh trains {names}")
@@ -40,7 +44,7 @@ def check(config: Config) -> None:
     stages(config.model, config.layout)
     heads(config.model, config.layout)
     samples(config.batch, config.layout, config.micro_batches)
-    tokens(config.model, config.layout)
+    tokens(config.model, config.layout, config.sequence_parallel)
 
 
 def whole(**numbers: object) -> None:
@@ -63,6 +67,13 @@ def clip(asked: object) -> None:
         raise ValueError(
             f"clip must be a norm above 0, or None for gradients as they are; got {asked!r}"
         )
+
+
+def dropout(asked: object) -> None:
+    """A probability below 1. Raises ValueError."""
+    number = isinstance(asked, Real) and not isinstance(asked, bool)
+    if not (number and 0 <= asked < 1):
+        raise ValueError(f"dropout must be a probability from 0 on and below 1, got {asked!r}")
 
 
 def stages(model: Shape, layout: Layout) -> None:
@@ -99,21 +110,26 @@ def samples(batch: int, layout: Layout, micro_batches: int) -> None:
         )
 
 
-def tokens(model: Shape, layout: Layout) -> None:
-    """The text has enough tokens, and each has a row in the embedding. Raises ValueError."""
+def tokens(model: Shape, layout: Layout, split: bool = False) -> None:
+    """The text has enough tokens, each has a row in the embedding, and the ranks can share a
+    sequence. split: by sequence parallelism too. Raises ValueError.
+    """
     if model.vocab < text.VOCAB:
         raise ValueError(
             f"vocab = {model.vocab} is too small for the text, which has {text.VOCAB} tokens: "
             "bytes, and one for an end"
         )
-    longest = len(text.library_text()) - 1
-    if model.length > longest:
-        raise ValueError(f"length = {model.length} asked for; the text has {longest} tokens")
-    pieces = 2 * layout.cp if layout.cp > 1 else 1  # two chunks each: zigzag
-    if model.length % pieces:
-        below = model.length // pieces * pieces
+    length, longest = model.length, len(text.library_text()) - 1
+    if length > longest:
+        raise ValueError(f"length = {length} asked for; the text has {longest} tokens")
+    chunks = 2 * layout.cp if layout.cp > 1 else 1  # two each: zigzag
+    pieces = chunks if not split else lcm(chunks, layout.cp * layout.tp)
+    if length % pieces:
+        below = length // pieces * pieces
         near = f"{below} or {below + pieces}" if below else f"{pieces}"
+        by = [f"cp={layout.cp} with two chunks each"] if layout.cp > 1 else []
+        by += [f"sequence parallelism on tp={layout.tp}"] if split and layout.tp > 1 else []
         raise ValueError(
-            f"{model.length} tokens cannot be shared by cp={layout.cp} with two chunks each: "
-            f"{model.length} % {pieces} = {model.length % pieces}; {near} tokens would do"
+            f"{length} tokens cannot be shared by {' and '.join(by)}: {length} % {pieces} = "
+            f"{length % pieces}; {near} tokens would do"
         )

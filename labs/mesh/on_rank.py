@@ -40,19 +40,16 @@ def on_rank(
     gc.collect()
     gc.freeze()  # what is there now need not be looked through after each configuration
     done = 0
-    try:
-        for layout in dict.fromkeys(config.layout for config in configs):
-            mesh = groups.make(layout)
-            for at, config in enumerate(configs):
-                if config.layout == layout:
-                    if mesh is not None:
-                        found[at] = one(config, mesh, parts, steps, timeline)
-                    gc.collect()  # hooks on parameters are circles
-                    done += 1
-                    ranks.step(done, len(configs))
-            groups.close(mesh)
-    finally:
-        gc.unfreeze()
+    for layout in dict.fromkeys(config.layout for config in configs):
+        mesh = groups.make(layout)
+        for at, config in enumerate(configs):
+            if config.layout == layout:
+                if mesh is not None:
+                    found[at] = one(config, mesh, parts, steps, timeline)
+                gc.collect()  # hooks on parameters are circles
+                done += 1
+                ranks.step(done, len(configs))
+        groups.close(mesh)
     return found
 
 
@@ -66,8 +63,9 @@ def one(
     clipped          the same after clipping
     weights          what it holds of those after the last step, gathered along dp
                      (all three as labs/mesh/assembly.py packs them)
-    tokens, targets  that it was fed in the last step: (B/dp, T) each; of use on the first and the
-                     last stage
+    tokens, targets  that it was fed in the last step, of use on the first and the last stage:
+                     (B/dp, T), with context or sequence parallelism its part of T
+    places           (T/cp,): where its targets stand in the sequence
     at, groups       its coordinate, and the ranks of its group along each axis
     """
     trainer = Trainer(config, mesh, parts)
@@ -78,12 +76,15 @@ def one(
             done = trainer.step(step)
             losses.append(done.loss)
             norms.append(done.norm)
-    clipped = [_run(piece, share) for pieces, share, _ in trainer.sharding.held() for piece in pieces]
+    clipped = [
+        _run(piece, share) for pieces, share, _ in trainer.sharding.held() for piece in pieces
+    ]
     trainer.sharding.whole_weights()
     weights = [whole_part(p.held, p) for p in trainer.model.parameters()]
     return dict(
         losses=losses, norms=norms, gradients=pack(seen.gradients), clipped=pack(clipped),
-        weights=pack(weights), tokens=seen.tokens, targets=seen.targets, at=dict(mesh.at),
+        weights=pack(weights), tokens=seen.tokens, targets=seen.targets,
+        places=trainer.places.tolist(), at=dict(mesh.at),
         groups={axis: list(dist.get_process_group_ranks(g)) for axis, g in mesh.group.items()},
     )  # fmt: skip
 

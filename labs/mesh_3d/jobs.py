@@ -15,8 +15,8 @@ BATCH, MICRO_BATCHES = 8, 2
 CLIP = 0.05
 """Far below the norm of the first gradients, so that every step clips."""
 LAYOUTS = (
-    Layout(), Layout(dp=2), Layout(pp=2), Layout(tp=2), Layout(dp=2, pp=2), Layout(dp=2, pp=2, tp=2),
-    Layout(pp=2, tp=4),
+    Layout(), Layout(dp=2), Layout(pp=2), Layout(tp=2), Layout(dp=2, pp=2),
+    Layout(dp=2, pp=2, tp=2),
 )  # fmt: skip
 """Held against one device under every way to share out, where the ranks suffice."""
 WAYS = ((0, True), (1, True), (2, True), (3, True), (3, False))
@@ -49,8 +49,9 @@ def config(layout: Layout, zero: int = 1, tied: bool = False, reshard: bool = Tr
 def grid(ranks: int) -> list[Config]:
     """All that is held against one device on `ranks` ranks.
 
-    Every way to share out, tied and untied, at each of LAYOUTS that fits; two ways at each other
-    layout of all ranks; and the evenest in fp32.
+    Every way to share out, tied and untied, at each of LAYOUTS that fits; the hardest way at each
+    other layout of all ranks; sequence and context parallelism and dropout on top; and the evenest
+    with one micro-batch, and in fp32.
     """
     every = [layout for layout in LAYOUTS if layout.ranks <= ranks]
     found = [
@@ -59,10 +60,27 @@ def grid(ranks: int) -> list[Config]:
         for zero, reshard in WAYS
         for tied in (False, True)
     ]
-    for layout in factorizations(ranks):
-        if fits(layout) and layout not in every:
-            found += [config(layout, 1), config(layout, 3, tied=True)]
+    others = [layout for layout in factorizations(ranks) if fits(layout) and layout not in every]
+    found += [config(layout, 3 if layout.dp > 1 else 1, tied=True) for layout in others]
+    found += further(ranks)
     even = default(ranks)
-    found += [replace(config(even, zero), dtype=torch.float32) for zero in (0, 1, 2, 3)]
     found.append(replace(config(even, 2), micro_batches=1))
+    found += [replace(config(even, zero), dtype=torch.float32) for zero in (1, 3)]
     return found
+
+
+def further(ranks: int) -> list[Config]:
+    """What comes on top of the three axes: the stream split along T, a ring in attention, masks."""
+    wide = replace(MODEL, length=16)
+    found = [
+        (Layout(dp=2, pp=2, tp=2), dict(zero=2, sequence_parallel=True)),
+        (Layout(dp=2, tp=2), dict(zero=0, dropout=0.1)),
+        (Layout(dp=2, cp=2), dict(zero=2)),
+        (Layout(dp=2, cp=2, tp=2), dict(zero=3)),
+        (Layout(pp=2, cp=2, tp=2), dict(sequence_parallel=True, dropout=0.1)),
+    ]
+    return [
+        replace(config(layout), model=wide, **more)
+        for layout, more in found
+        if layout.ranks <= ranks
+    ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -64,6 +65,22 @@ def reference(config: Config, steps: int) -> Reference:
 
 def hold(config: Config, number: int, values: Sequence[list], steps: int) -> Compared:
     """Configuration of that number in the reports of all ranks against one device."""
+    with _one_thread():
+        return _hold(config, number, values, steps)
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Tensors this small are not worth sharing out: threads would mostly wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _hold(config: Config, number: int, values: Sequence[list], steps: int) -> Compared:
     one = reference(config, steps)
     told = [value[number] for value in values if value[number] is not None]
     replicas = config.layout.dp * config.layout.cp
@@ -136,15 +153,22 @@ def _samples(config: Config, told: Sequence[dict], steps: int) -> str:
 
     First stages are fed tokens, last stages targets; both are looked at on each of these ranks.
     """
-    if config.layout.cp > 1 or config.sequence_parallel:
-        return ""  # a rank is fed a part of each sequence
-    whole = data.batch(config, steps - 1)
-    each = config.batch // config.layout.dp
+    tokens, targets = data.batch(config, steps - 1)
+    each, layout = config.batch // config.layout.dp, config.layout
+    split = layout.tp if config.sequence_parallel else 1
     for one in told:
-        at, first = one["at"], one["at"]["dp"] * each
-        ends = {"tokens": (whole[0], 0), "targets": (whole[1], config.layout.pp - 1)}
-        for kind, (rows, stage) in ends.items():
-            if at["pp"] == stage and not torch.equal(one[kind], rows[first : first + each]):
-                place = " ".join(f"{axis}={n}" for axis, n in at.items() if axis != "cp")
+        at, rows = one["at"], slice(one["at"]["dp"] * each, (one["at"]["dp"] + 1) * each)
+        places = torch.tensor(one["places"])
+        stream = places.chunk(split)[at["tp"] % split]
+        for kind, stage, right in (
+            ("tokens", 0, tokens[rows][:, stream]),
+            ("targets", layout.pp - 1, targets[rows][:, places]),
+        ):
+            if at["pp"] == stage and not torch.equal(one[kind], right):
+                place = " ".join(f"{axis}={at[axis]}" for axis, n in layout.sizes.items() if n > 1)
                 return f"the rank at {place} was fed other {kind} than its replica's"
+    held = sorted(place for one in told if not any(one["at"][axis] for axis in ("dp", "pp", "tp"))
+                  for place in one["places"])  # fmt: skip
+    if held != list(range(config.model.length)):
+        return "the cp ranks together do not have each token once"
     return ""

@@ -1,4 +1,4 @@
-"""Checks of configurations that were held against one device: each by itself, or layout by layout."""
+"""Checks of what was held against one device: a configuration by itself, or layout by layout."""
 
 from __future__ import annotations
 
@@ -87,7 +87,8 @@ def first_losses(held: Sequence[Compared], what: str) -> Check:
     exact = [one for one in held if one.config.dtype == torch.float64]
     groups: dict[tuple, list[float]] = {}
     for one in exact:
-        groups.setdefault((one.config.model, one.config.batch), []).append(one.first_loss)
+        same = (one.config.model, one.config.batch, one.config.dropout)
+        groups.setdefault(same, []).append(one.first_loss)
     spread = max(max(losses) - min(losses) for losses in groups.values())
     largest = max(max(losses) for losses in groups.values())
     layouts = len({one.config.layout for one in exact})
