@@ -33,8 +33,15 @@ def folders(where: Path) -> list[str]:
 
 
 def files(where: Path) -> list[str]:
-    """All that lies in a folder of temporary files, by name."""
-    return sorted(path.name for path in where.iterdir())
+    """All that lies in a folder of temporary files, by name.
+
+    But for the empty folder that torch leaves when it makes its first optimizer, one a user.
+    """
+
+    def torchs(path: Path) -> bool:
+        return path.name.startswith("torchinductor_") and not any(path.iterdir())
+
+    return sorted(path.name for path in where.iterdir() if not torchs(path))
 
 
 def listens(port: int) -> bool:

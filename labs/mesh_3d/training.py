@@ -7,7 +7,7 @@ which byte follows which: the run has learned something, and on every rank the s
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -103,7 +103,7 @@ def checks(trained: Trained, everywhere: list[list[float]]) -> list[Check]:
     """The curve on the mesh against one device's, and against what the text's pairs are worth."""
     steps = len(trained.losses)
     label = f"{trained.config.name}, {steps} steps"
-    apart = max(abs(a - b) for a, b in zip(trained.losses, trained.alone, strict=True))
+    apart = largest(abs(a - b) for a, b in zip(trained.losses, trained.alone, strict=True))
     other = sum(losses != trained.losses for losses in everywhere)
     made = [
         at_most(f"{label}: loss apart, at most", apart, APART, "nats", "one device"),
@@ -117,6 +117,11 @@ def checks(trained: Trained, everywhere: list[list[float]]) -> list[Check]:
                 "nats", what)
     )  # fmt: skip
     return made
+
+
+def largest(gaps: Iterable[float]) -> float:
+    """The largest of some differences; what is no number counts as the largest."""
+    return max(gap if gap == gap else float("inf") for gap in gaps)
 
 
 def _alone(config: Config, steps: int) -> tuple[list[float], float]:
