@@ -1,0 +1,241 @@
+"""torch's composition of the mesh beside ours and one device; what its checks must catch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from labs import ranks
+from labs.answers import reference
+from labs.mesh import needs
+from labs.mesh.layout import Layout
+from labs.mesh.torch_native.composed import Native
+from labs.mesh.torch_native.on_rank import TORCH, ladder, section
+from labs.mesh.trainer import PARTS
+from labs.mesh_3d import jobs, parity, torch_native, verdicts
+from labs.mesh_3d.ask import Ask
+from labs.result import Result
+from tests import native_wrong as wrong
+
+EVEN = Layout(dp=2, pp=2, tp=2)
+QUIET = dict(limit=200, status=False)
+
+
+def parts() -> dict:
+    return {name: reference(f"{topic}.{name}") for name, topic in PARTS.items()}
+
+
+def failing(checks) -> str:
+    return "\n".join(check.name for check in checks if not check.ok)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def torchs_compiler_has_a_folder(tmp_path_factory):
+    """Making an optimizer imports torch's compiler, which makes a folder and leaves it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.mktemp("inductor")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def result() -> Result:
+    found = Result("mesh_3d", {})
+    torch_native.add(found, Ask(layout=EVEN, status=False), parts())
+    return found
+
+
+@pytest.mark.ranks
+class TestLadder:
+    """One device, by hand, torch: on 8 ranks at dp=2 pp=2 tp=2."""
+
+    def test_every_rung_equals_one_device(self, result):
+        assert failing(result.checks) == ""
+        names = [check.name for check in result.checks]
+        assert len(names) == len(set(names))
+        rungs = [(way, one.config.zero, one.config.reshard) for way, one in result.values[TORCH]]
+        assert rungs[:3] == [("by hand", 1, True), (TORCH, 3, True), (TORCH, 3, False)]
+        assert all(len(one.gaps) == 5 for _, one in result.values[TORCH])
+
+    def test_the_table_shows_rung_difference_and_bound(self, result):
+        head, names, one, *rungs, bound = torch_native.table(result).splitlines()
+        assert head == "dp=2 pp=2 tp=2: largest differences from one device"
+        assert names.split() == ["loss", "global", "norm", "gradients", "weights"]
+        assert one.startswith("one device") and len(rungs) == 3
+        assert rungs[-1].startswith("torch native, ZeRO-3, kept after forward")
+        assert bound.startswith("bound") and len(bound.split()) == 5
+
+    def test_what_torch_has_no_part_for_is_said(self, result):
+        """E04: a stage's norm is not the model's; and along tp torch refuses to take one."""
+        told = "\n".join(result.notes)
+        assert "clip_grad_norm_ refuses the gradients of dp=2 pp=2 tp=2: “All operands in" in told
+        (missing,) = [c for c in result.checks if "missing on every stage" in c.name]
+        assert missing.ok and missing.measured > 0.05
+        assert any("the stages' squares added up" in c.name and c.ok for c in result.checks)
+
+    def test_torch_sums_gradients_once_a_step(self, result):
+        """Three units on a stage; kept, each is gathered once; else once a micro-batch and again
+        in the backward pass of all but the last one of 1F1B, which finds it there."""
+        kept, again = (
+            result.ledger.where(rank=0, axis="dp", section=section(jobs.config(EVEN, 3, reshard=r)))
+            for r in (False, True)
+        )
+        steps = 2  # the first one is booked apart
+        for rows in (kept, again):
+            assert rows.count(op="reduce_scatter") == 3 * steps
+        assert kept.count(op="all_gather") == 3 * steps
+        assert again.count(op="all_gather") > 2 * 3 * steps
+        ours = result.ledger.where(rank=0, axis="dp", section=jobs.config(EVEN, 1).name)
+        for op in ("all_gather", "reduce_scatter"):  # ZeRO-1 in traffic, padding apart
+            told = [rows.payload_bytes(op=op) / n for rows, n in ((kept, 2), (ours, 3))]
+            assert told[0] == pytest.approx(told[1], rel=0.02)
+
+
+LAYOUTS = (Layout(dp=2), Layout(pp=2), Layout(tp=2), Layout(dp=2, pp=2), Layout(pp=2, tp=4))
+
+
+@pytest.fixture(scope="module")
+def others() -> dict[str, parity.Compared]:
+    """Other layouts, and tied; and fully_shard by itself in fp32 and fp64, on 2 and 4 ranks."""
+    configs = [jobs.config(layout, 3, tied) for layout in LAYOUTS for tied in (False, True)]
+    configs += [jobs.config(EVEN, 3, True), jobs.config(Layout(dp=2, tp=4), 3, True, False)]
+    configs += [jobs.config(Layout(dp=4), 3, False, reshard) for reshard in (True, False)]
+    configs += [
+        replace(jobs.config(Layout(dp=n), 3), dtype=torch.float32, micro_batches=1) for n in (2, 4)
+    ]
+    todo = [(TORCH, config) for config in configs]
+    run = ranks.launch(ladder, 8, args=(todo, {}, 2), **QUIET)
+    return {one.name: parity.hold(one, at, run.values, 2) for at, one in enumerate(configs)}
+
+
+@pytest.mark.ranks
+def test_other_layouts_and_a_shared_weight(others):
+    checks = [check for one in others.values() for check in verdicts.checks([one], TORCH)]
+    assert failing(checks) == "" and len(others) == 16
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("n", [2, 4])
+def test_fully_shard_on_gloo_averages(others, n, dtype):
+    """E06: the full gradient is that of the mean loss on one process, not a multiple of it.
+
+    fp64 is summed and divided by torch, fp32 averaged by gloo.
+    """
+    alike = [
+        one for one in others.values()
+        if one.config.layout == Layout(dp=n) and one.config.dtype == dtype
+    ]  # fmt: skip
+    assert alike
+    for one in alike:
+        gap = one.gap(parity.GRADIENTS)
+        assert gap.ok and gap.bound < 1e-4 and one.telling == ()
+
+
+WRONG = {
+    wrong.NotDivided: ("norm of every step", "gradients"),
+    wrong.AveragedTwice: ("loss of every step", "norm of every step", "gradients"),
+    wrong.Summed: ("norm of every step", "gradients"),
+    wrong.OwnStageOnly: ("norm of every step", "clipped gradients"),
+    wrong.EqualRuns: ("loss of every step", "gradients", "weights"),
+    wrong.TiedApart: ("gradients", "weights", "copies, bit for bit"),
+    wrong.Unclipped: ("clipped gradients",),
+}
+TELLING = {
+    wrong.NotDivided: "",
+    wrong.AveragedTwice: "every gradient is off by exactly 1/dp = 1/2",
+    wrong.Summed: "every gradient is off by exactly dp = 2",
+}
+
+
+@pytest.fixture(scope="module")
+def mutants() -> dict[type, parity.Compared]:
+    todo = [
+        (kind, jobs.config(EVEN, 3, tied=kind is wrong.TiedApart, reshard=False)) for kind in WRONG
+    ]
+    run = ranks.launch(wrong.on_rank, 8, args=(todo, 2), **QUIET)
+    return {kind: parity.hold(config, at, run.values, 2) for at, (kind, config) in enumerate(todo)}
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("kind", WRONG, ids=lambda kind: kind.__name__)
+def test_a_wrong_composition_fails(mutants, kind):
+    told = failing(verdicts.checks([mutants[kind]]))
+    for what in WRONG[kind]:
+        assert f": {what}" in told, f"{kind.__doc__} {what} held; failing are:\n{told}"
+
+
+@pytest.mark.ranks
+def test_a_factor_is_named(mutants):
+    for kind, words in TELLING.items():
+        assert any(words in told for told in mutants[kind].telling), kind
+
+
+class TestPlainNorms:
+    def test_stages(self):
+        assert all(check.ok for check in torch_native.plain_norms("x", [3.0, 4.0], 5.0))
+
+    def test_a_stage_that_is_the_model_fails(self):
+        (missing, together) = torch_native.plain_norms("x", [5.0, 0.0], 5.0)
+        assert not missing.ok and together.ok
+
+    def test_norms_that_do_not_add_up_fail(self):
+        assert not torch_native.plain_norms("x", [3.0, 4.0], 5.1)[1].ok
+
+
+class TestRefused:
+    def test_a_layout_with_cp_is_left_out_with_a_note(self, monkeypatch):
+        monkeypatch.setattr(Ask, "launch", lambda *a, **k: pytest.fail("launched"))
+        found = Result("mesh_3d", {})
+        torch_native.add(found, Ask(layout=Layout(dp=2, cp=2, tp=2)), {})
+        assert found.notes == [
+            "torch native left out: it has no cp, and dp=2 pp=1 cp=2 tp=2 was asked for"
+        ]
+
+    def test_dropout(self):
+        from labs.mesh.groups import Mesh
+
+        config = replace(jobs.config(Layout(dp=2), 3), dropout=0.1)
+        mesh = Mesh(config.layout, {}, {}, None, None, None, None)
+        with pytest.raises(ValueError, match="without sequence parallelism or dropout"):
+            Native(config, mesh)
+
+
+class TestOlderTorch:
+    """E08: with an older torch the lab stops with one sentence, before a rank is started."""
+
+    @pytest.fixture
+    def no_launch(self, monkeypatch):
+        monkeypatch.setattr(Ask, "launch", lambda *a, **k: pytest.fail("launched"))
+        monkeypatch.setattr("labs.ranks.launching.launch", lambda *a, **k: pytest.fail("launched"))
+
+    @pytest.mark.parametrize("version", ["2.5.1", "1.13.1+cpu", "2.12.0a0+git1234"])
+    def test_too_old(self, monkeypatch, no_launch, version):
+        monkeypatch.setattr(torch, "__version__", version)
+        monkeypatch.delattr("torch.distributed.all_gather_single")
+        monkeypatch.delattr("torch.distributed.reduce_scatter_single")
+        with pytest.raises(RuntimeError) as told:
+            torch_native.add(Result("mesh_3d", {}), Ask(layout=EVEN), {})
+        assert str(told.value) == (
+            f"the mesh needs torch >= 2.13, and this is torch {version} (it has no "
+            'torch.distributed.all_gather_single): pip install "torch>=2.13"'
+        )
+
+    def test_a_build_without_the_collective(self, monkeypatch, no_launch):
+        monkeypatch.delattr("torch.distributed.reduce_scatter_single")
+        with pytest.raises(RuntimeError, match=r"has no torch.distributed.reduce_scatter_single"):
+            torch_native.add(Result("mesh_3d", {}), Ask(layout=EVEN), {})
+
+    @pytest.mark.parametrize("version", ["2.13.0", "2.13.1+cpu", "2.14.0a0+git1", "3.0.0"])
+    def test_new_enough(self, monkeypatch, version):
+        monkeypatch.setattr(torch, "__version__", version)
+        needs.check()
+
+    def test_the_lowest_release_is_the_one_that_pip_is_asked_for(self):
+        import tomllib
+        from pathlib import Path
+
+        told = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))
+        lowest = ".".join(map(str, needs.LOWEST))
+        assert any(one.startswith(f"torch>={lowest},") for one in told["project"]["dependencies"])
