@@ -13,11 +13,12 @@ from labs import topics
 
 def main(topic: str) -> int:
     """Run the topic's lab in this process, one of torchrun's. Returns the exit code."""
-    module = topics.find(topic).module
+    found = topics.find(topic)
+    module = found.module
     if "RANK" not in os.environ or "MASTER_ADDR" not in os.environ:
         print("This lab runs on several ranks. Start them with torchrun:")
         print(f"    {importlib.import_module(module).command()}")
-        print(f"or let the course start them:\n    labs run {topic} --ranks 4")
+        print(f"or let the course start them:\n    labs run {topic} --ranks {found.ranks}")
         return 0
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the allocation trace prints otherwise
     return importlib.import_module(f"{module}.by_hand").run_here()

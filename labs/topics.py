@@ -73,6 +73,12 @@ _ALL = (
         "notebooks/04_ring_attention.ipynb",
         4,
     ),
+    Topic(
+        "mesh_3d",
+        "The 3D mesh: data, pipeline and tensor parallelism together, and ZeRO",
+        "notebooks/05_mesh_3d.ipynb",
+        8,
+    ),
 )
 TOPICS: dict[str, Topic] = {topic.name: topic for topic in _ALL}
 

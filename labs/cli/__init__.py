@@ -33,21 +33,23 @@ def list_command() -> None:
 @main.command("run")
 @click.argument("topic")
 @click.option("--ranks", type=int, default=None, help="How many; the topic knows a default.")
+@click.option("--all", "everything", is_flag=True, help="Also what a lab leaves out by itself.")
 @click.option("--cold", is_flag=True, help="Start with the plain torchrun command.")
 @click.option(
     "--json", "json_file", metavar="FILE", help="Write the run as JSON; - prints only it."
 )
 @click.option("--trace", metavar="FILE", help="Write what ranks did when, for ui.perfetto.dev.")
 def run_command(
-    topic: str, ranks: int | None, cold: bool, json_file: str | None, trace: str | None
-) -> None:
+    topic: str, ranks: int | None, everything: bool, cold: bool, json_file: str | None,
+    trace: str | None,
+) -> None:  # fmt: skip
     """Run a lab and print each measurement beside its formula.
 
     TOPIC is its name, or its notebook's number or name: one_f_one_b, 03 or 03_one_f_one_b.
     """
     from labs.cli.run import run
 
-    sys.exit(run(topic, ranks, cold, json_file, trace))
+    sys.exit(run(topic, ranks, cold, json_file, trace, everything))
 
 
 @main.command("check")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -14,8 +15,15 @@ from labs.cli.refuse import BadInput, bad_input
 from labs.ranks.devices import most_ranks
 
 
-def run(name: str, count: int | None, cold: bool, json_file: str | None, trace: str | None) -> int:
-    """Returns 0 when all checks are ok, else 1. Raises BadInput before anything is launched."""
+def run(
+    name: str, count: int | None, cold: bool, json_file: str | None, trace: str | None,
+    everything: bool = False,
+) -> int:  # fmt: skip
+    """Returns 0 when all checks are ok, else 1. Raises BadInput before anything is launched.
+
+    everything: also the sections that a lab leaves out by itself; one that leaves none out is run
+    as always.
+    """
     with bad_input():
         topic = topics.find(name)
         _refuse_files(json_file, trace)
@@ -27,9 +35,10 @@ def run(name: str, count: int | None, cold: bool, json_file: str | None, trace: 
     with bad_input():  # refuses what LABS_IDLE and LABS_QUEUE cannot be
         ranks.warm_up(mode)
     lab = topic.lab()
+    more = {"all": True} if everything and _leaves_out(lab.run) else {}
     try:
         with bad_input():
-            result = lab.run(ranks=count, mode=mode)
+            result = lab.run(ranks=count, mode=mode, **more)
     except ranks.RunFailed as failed:
         click.echo(f"the run failed: {failed}", err=True)
         return 1
@@ -47,6 +56,11 @@ def run(name: str, count: int | None, cold: bool, json_file: str | None, trace: 
         with _told(trace):
             result.to_trace(trace)
     return 0 if result.ok else 1
+
+
+def _leaves_out(run: Callable) -> bool:
+    """Whether a lab runs some of its sections only when it is asked for all."""
+    return "all" in inspect.signature(run).parameters
 
 
 def verdict(result: object) -> str:

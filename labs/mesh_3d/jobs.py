@@ -11,7 +11,7 @@ from labs.mesh.config import Config
 from labs.mesh.layout import Layout, factorizations
 
 MODEL = Shape(layers=4, d=16, heads=4, length=8)
-BATCH, MICRO_BATCHES = 8, 2
+BATCH, MICRO_BATCHES, STEPS = 8, 2, 3
 CLIP = 0.05
 """Far below the norm of the first gradients, so that every step clips."""
 LAYOUTS = (
