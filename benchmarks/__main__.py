@@ -7,7 +7,7 @@ breaks, not how fast it is.
 import sys
 from collections.abc import Callable
 
-from benchmarks import block, endurance, hub, launch, memory, pipeline, ring, watching
+from benchmarks import block, endurance, hub, launch, memory, mesh, pipeline, ring, watching
 from benchmarks.figure import Figure, table
 
 BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
@@ -19,6 +19,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "watching": watching.watching,
     "pipeline": pipeline.pipeline,
     "ring": ring.against_torch,
+    "mesh": mesh.against_torch,
 }
 
 ONLY_WHEN_NAMED: dict[str, Callable[[], list[Figure]]] = {

@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from benchmarks import mesh
 from labs import ranks
 from labs.answers import reference
+from labs.gpt import Shape
 from labs.mesh import needs
 from labs.mesh.layout import Layout
 from labs.mesh.torch_native.composed import Native
@@ -172,6 +174,28 @@ def test_a_factor_is_named(mutants):
         assert any(words in told for told in mutants[kind].telling), kind
 
 
+@pytest.mark.ranks
+def test_the_steps_are_compared_round_by_round():
+    """The short form of `python -m benchmarks mesh`: what is measured, what is judged."""
+    layout = Layout(dp=2)
+    case = mesh.Case(layout, Shape(2, 16, 2, 8), 8, 2, rounds=4, bound=1.0)
+    figures = {f.name: f for f in mesh.against_torch((case,))}
+    judged = [name for name, figure in figures.items() if figure.bound is not None]
+    begin = "mesh, dp=2 pp=1 tp=1, d=16: "
+    assert judged == [f"{begin}{ours} ÷ {theirs}" for ours, (*_, theirs) in mesh.OURS.items()]
+    for ours, (*_, theirs) in mesh.OURS.items():
+        one, other = (figures[f"{begin}{name}"].samples for name in (ours, theirs))
+        each = [a / b for a, b in zip(one, other, strict=True)]
+        assert figures[f"{begin}{ours} ÷ {theirs}"].samples == each and len(each) == 4
+
+
+def test_steps_that_differ_are_not_compared():
+    mesh.same({"ours": (3.0, 1.0), "torch": (3.000001, 1.000001)})
+    for other in ((3.1, 1.0), (3.0, 2.0), (float("nan"), 1.0)):
+        with pytest.raises(ValueError, match="of ours is .* of torch "):
+            mesh.same({"ours": (3.0, 1.0), "torch": other})
+
+
 class TestPlainNorms:
     def test_stages(self):
         assert all(check.ok for check in torch_native.plain_norms("x", [3.0, 4.0], 5.0))
@@ -197,9 +221,9 @@ class TestRefused:
         from labs.mesh.groups import Mesh
 
         config = replace(jobs.config(Layout(dp=2), 3), dropout=0.1)
-        mesh = Mesh(config.layout, {}, {}, None, None, None, None)
+        nowhere = Mesh(config.layout, {}, {}, None, None, None, None)
         with pytest.raises(ValueError, match="without sequence parallelism or dropout"):
-            Native(config, mesh)
+            Native(config, nowhere)
 
 
 class TestOlderTorch:
@@ -207,8 +231,7 @@ class TestOlderTorch:
 
     @pytest.fixture
     def no_launch(self, monkeypatch):
-        monkeypatch.setattr(Ask, "launch", lambda *a, **k: pytest.fail("launched"))
-        monkeypatch.setattr("labs.ranks.launching.launch", lambda *a, **k: pytest.fail("launched"))
+        monkeypatch.setattr("labs.ranks.launch", lambda *a, **k: pytest.fail("launched"))
 
     @pytest.mark.parametrize("version", ["2.5.1", "1.13.1+cpu", "2.12.0a0+git1234"])
     def test_too_old(self, monkeypatch, no_launch, version):
@@ -221,6 +244,11 @@ class TestOlderTorch:
             f"the mesh needs torch >= 2.13, and this is torch {version} (it has no "
             'torch.distributed.all_gather_single): pip install "torch>=2.13"'
         )
+
+    def test_any_section_of_the_lab(self, monkeypatch, no_launch):
+        monkeypatch.setattr(torch, "__version__", "2.12.1")
+        with pytest.raises(RuntimeError, match="^the mesh needs torch >= 2.13, and this is torch"):
+            Ask().launch(print)
 
     def test_a_build_without_the_collective(self, monkeypatch, no_launch):
         monkeypatch.delattr("torch.distributed.reduce_scatter_single")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from labs import ranks as on_ranks
+from labs.mesh import needs
 from labs.mesh.layout import Layout
 from labs.ranks import Run
 
@@ -29,7 +30,11 @@ class Ask:
     def launch(
         self, function: Callable, *args: object, ranks: int | None = None, limit: float = LIMIT
     ) -> Run:
-        """`function(*args)` on the ranks that were asked for, or on `ranks`."""
+        """`function(*args)` on the ranks that were asked for, or on `ranks`.
+
+        Raises RuntimeError, before a rank is started, where this torch is too old.
+        """
+        needs.check()
         n = self.ranks if ranks is None else ranks
         return on_ranks.launch(
             function, n, args=args, limit=limit, mode=self.mode, status=self.status
