@@ -165,7 +165,7 @@ def zero1_step(
     group    process group; None is the world
 
     A rank sends what a ring reduce-scatter and an all-gather of N numbers need, and makes nothing
-    new that is as large as weights.
+    new that is as large as weights, in one tensor or in several.
     """
     n, rank = dist.get_world_size(group), dist.get_rank(group)
     share = weights.chunk(n)[rank].clone()

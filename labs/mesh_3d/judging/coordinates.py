@@ -6,7 +6,7 @@ What must come back is found by counting through all places, the last axis runni
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from math import prod
 
@@ -18,6 +18,8 @@ from labs.ranks.ship import Source
 NAMED, ANY = "dp, pp and tp", "other axes, other orders"
 PROPERTIES = (NAMED, ANY)
 Sizes = dict[str, int]
+Pairs = list[tuple[object, object]]
+"""What was asked of one mesh, and what came back."""
 _PASSED = {
     NAMED: "every rank, sizes of 1 and odd ones among them",
     ANY: "two to four axes, by the names and in the order of `sizes`",
@@ -25,10 +27,10 @@ _PASSED = {
 
 
 def named_meshes(seed: int) -> list[Sizes]:
-    """dp, pp, tp in this order: powers of two, the 64 ranks of the lesson, size 1, odd, drawn."""
+    """dp, pp, tp in this order: unlike ones, the 64 ranks of the lesson, sizes of 1, drawn ones."""
     draw = random.Random(seed)
     drawn = tuple(draw.randrange(2, 6) for _ in range(3))
-    sizes = [(2, 2, 2), (4, 2, 8), (1, 4, 2), (3, 1, 2), (2, 2, 1), (2, 3, 5), drawn]
+    sizes = [(2, 3, 4), (2, 2, 2), (4, 2, 8), (1, 4, 2), (3, 1, 2), (2, 2, 1), drawn]
     return [dict(zip(("dp", "pp", "tp"), one, strict=True)) for one in sizes]
 
 
@@ -89,14 +91,47 @@ def judge_ranks(function: Callable | Source, seed: int) -> list[Verdict]:
 
 def judged_places(asked: Sequence[Asked], made: Sequence[Made], output: str) -> list[Verdict]:
     """The verdicts on the places that came back."""
-    return pure.first_faults(PROPERTIES, _PASSED, asked, made, _wrong_place, output)
+    alike = _by_mesh(asked, made)
+
+    def wrong(args: tuple, got: object) -> tuple[str, str, str] | None:
+        rank, sizes = args
+        want = places(sizes)[rank]
+        if got == want and all(type(place) is int for place in got.values()):
+            return None
+        if not isinstance(got, dict):
+            told = f"the function returned {got}, not a dict of axis: place"
+            return _property(sizes), told, NO_RETURN if got == "NoneType" else _DICT
+        told = f"got {of_sizes(got)}, expected {of_sizes(want)}"
+        return _property(sizes), told, _why_place(sizes, got, alike[tuple(sizes.items())])
+
+    return pure.first_faults(PROPERTIES, _PASSED, asked, made, wrong, output)
 
 
 def judged_ranks(asked: Sequence[Asked], made: Sequence[Made], output: str) -> list[Verdict]:
     """The verdicts on the ranks that came back."""
-    return pure.first_faults(PROPERTIES, _PASSED, asked, made, _wrong_rank, output)
+    alike = _by_mesh(asked, made)
+
+    def wrong(args: tuple, got: object) -> tuple[str, str, str] | None:
+        at, sizes = args
+        want = places(sizes).index(at)
+        if got == want and type(got) is int:
+            return None
+        told = f"got {got}, expected {want}"
+        return _property(sizes), told, _why_rank(sizes, got, alike[tuple(sizes.items())])
+
+    return pure.first_faults(PROPERTIES, _PASSED, asked, made, wrong, output)
 
 
+def _by_mesh(asked: Sequence[Asked], made: Sequence[Made]) -> dict[tuple, Pairs]:
+    """All that came back of one mesh: a slip shows on every rank, and on one alone by chance."""
+    found: dict[tuple, Pairs] = {}
+    for (_, (given, sizes)), (got, _) in zip(asked, made, strict=False):
+        found.setdefault(tuple(sizes.items()), []).append((given, got))
+    return found
+
+
+NO_RETURN = "the function ends without a `return`"
+_DICT = 'one entry for each axis of `sizes`, as in {"dp": 0, "pp": 1, "tp": 1}'
 _NAMES = (
     "axes come from `sizes`: loop over it, so that any number of them works, under any name and in "
     "any order"
@@ -126,84 +161,90 @@ def _in_reverse(sizes: Mapping[str, int]) -> dict[str, int]:
     return dict(reversed(list(sizes.items())))
 
 
-def _wrong_place(args: tuple, got: object) -> tuple[str, str, str] | None:
-    rank, sizes = args
-    want = places(sizes)[rank]
-    if got == want and all(type(place) is int for place in got.values()):
-        return None
-    if not isinstance(got, dict):
-        told = f"the function returned {got}, not a dict of axis: place"
-        hint = "the function ends without a `return`" if got == "NoneType" else ""
-        return _property(sizes), told, hint
-    told = f"got {of_sizes(got)}, expected {of_sizes(want)}"
-    return _property(sizes), told, _why_place(rank, sizes, got, want)
-
-
-def _why_place(rank: int, sizes: Sizes, got: dict, want: Sizes) -> str:
+def _why_place(sizes: Sizes, got: dict, pairs: Pairs) -> str:
     if set(got) != set(sizes):
         return _NAMES
     if any(type(place) is not int for place in got.values()):
         return _WHOLE
-    if got == places(_in_reverse(sizes))[rank]:
-        return _FASTEST if _property(sizes) == NAMED else f"{_FASTEST}. {_NAMES}"
-    if list(got.values()) == list(reversed(want.values())):
+    right, reverse = places(sizes), places(_in_reverse(sizes))
+
+    def all_are(slip: Callable[[int], dict]) -> bool:
+        return all(made == slip(rank) for rank, made in pairs)
+
+    if _property(sizes) == ANY and all_are(lambda rank: _usual(rank, sizes)):
+        return _NAMES
+    if all_are(lambda rank: reverse[rank]):
+        return _FASTEST
+    if all_are(lambda rank: dict(zip(sizes, reversed(right[rank].values()), strict=True))):
         return "the right places on the wrong axes: the first remainder belongs to the last axis"
-    if got == {axis: rank % size for axis, size in sizes.items()}:
+    if all_are(lambda rank: {axis: rank % size for axis, size in sizes.items()}):
         return (
             "each place is rank % size here: divide the rank by the size of one axis before you "
             "go to the next, divmod(rank, size) does both"
         )
-    too_far = [axis for axis, place in got.items() if not 0 <= place < sizes[axis]]
-    if too_far:
-        return (
-            f"{too_far[0]} has places 0 to {sizes[too_far[0]] - 1}: what is left over, % size, is "
-            "the place; what is divided, // size, goes on to the next slower axis"
-        )
-    if _property(sizes) == ANY:
-        return _NAMES
-    return (
-        "a step on an axis is as many ranks as all faster axes have together: on tp 1, on pp TP, "
-        "on dp PP·TP"
-    )
+    for axis, size in sizes.items():
+        if not all(0 <= made[axis] < size for _, made in pairs):
+            return (
+                f"{axis} has places 0 to {size - 1}: what is left over, % size, is the place; what "
+                "is divided, // size, goes on to the next slower axis"
+            )
+    return _NAMES if _property(sizes) == ANY else _STEP
 
 
-def _wrong_rank(args: tuple, got: object) -> tuple[str, str, str] | None:
-    at, sizes = args
-    want = places(sizes).index(at)
-    if got == want and type(got) is int:
-        return None
-    told = f"got {got}, expected {want}"
-    return _property(sizes), told, _why_rank(at, sizes, got)
+_STEP = (
+    "a step on an axis is as many ranks as all faster axes have together: on tp 1, on pp TP, on "
+    "dp PP·TP"
+)
 
 
-def _why_rank(at: Sizes, sizes: Sizes, got: object) -> str:
+def _usual(rank: int, sizes: Sizes) -> Sizes:
+    """The place by the usual order of the axes, whatever the order of `sizes`."""
+    order = sorted(sizes, key=lambda axis: _AXES.index(axis) if axis in _AXES else 0)
+    return places({axis: sizes[axis] for axis in order})[rank]
+
+
+_AXES = ("dp", "pp", "cp", "tp")
+
+
+def _why_rank(sizes: Sizes, got: object, pairs: Pairs) -> str:
     if got == "NoneType":
-        return "the function ends without a `return`"
+        return NO_RETURN
     if type(got) is not int:
         return _WHOLE
-    if got == places(_in_reverse(sizes)).index(at):
+    reverse = places(_in_reverse(sizes))
+
+    def all_are(slip: Callable[[dict], int]) -> bool:
+        return all(made == slip(at) for at, made in pairs)
+
+    if all_are(lambda at: reverse.index(at)):
         return _FASTEST
-    shuffled = dict(zip(sizes, at.values(), strict=True))
-    if list(at) != list(sizes) and got == _mixed(shuffled, sizes):
+    if all_are(lambda at: _row_major(at.values(), sizes)):
         return (
             "`at` may name its axes in another order than `sizes`: look each place up by its name, "
             "at[axis]"
         )
-    if got == sum(at.values()):
+    if all_are(lambda at: sum(at.values())):
         return "places count alike here: a step on dp is PP·TP ranks, on pp TP, on tp 1"
-    if got == sum(at[axis] * size for axis, size in sizes.items()):
-        return (
-            "a step on an axis is as many ranks as all faster axes have together, not as many as "
-            "its own size"
-        )
+    if all_are(lambda at: sum(at[axis] * size for axis, size in sizes.items())):
+        return f"not as many as its own size: {_STEP}"
+    if all_are(lambda at: _too_late(at, sizes)):
+        return "first rank times the axis' size, then the place is added: (…) * size + at[axis]"
     if _property(sizes) == ANY:
         return _NAMES
     return "begin with the slowest axis: rank = rank * size + place, axis by axis"
 
 
-def _mixed(at: Sizes, sizes: Sizes) -> int:
-    """The rank by row-major order, whatever the places are."""
+def _row_major(values: Iterable[int], sizes: Sizes) -> int:
+    """The rank by these places, in their order."""
+    rank = 0
+    for place, size in zip(values, sizes.values(), strict=True):
+        rank = rank * size + place
+    return rank
+
+
+def _too_late(at: Sizes, sizes: Sizes) -> int:
+    """The rank where each place is multiplied by its own axis' size as well."""
     rank = 0
     for axis, size in sizes.items():
-        rank = rank * size + at[axis]
+        rank = (rank + at[axis]) * size
     return rank

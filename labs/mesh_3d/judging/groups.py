@@ -106,6 +106,16 @@ def _why_order(got: Groups) -> str:
 def _why_members(axis: str, sizes: Sizes, got: Groups) -> str:
     n, size = prod(sizes.values()), sizes[axis]
     every = sorted(rank for group in got for rank in group)
+    if got == [list(range(first, first + size)) for first in range(0, n, size)]:
+        return (
+            "neighbouring ranks: that is right for the fastest axis alone. Along another one a "
+            "step is as many ranks as all faster axes have together"
+        )
+    if sorted(got) == [list(range(first, n, n // size)) for first in range(n // size)]:
+        return (
+            "ranks as far apart as can be: that is right for the slowest axis alone. A step is as "
+            "many ranks as all faster axes have together"
+        )
     for other in sizes:
         if other != axis and got == groups(other, sizes):
             return f"those are the groups along {other}; along {axis} nothing differs but {axis}"
@@ -124,16 +134,6 @@ def _why_members(axis: str, sizes: Sizes, got: Groups) -> str:
                 f"common, and differs on {axis}"
             )
         return f"a group along {axis} has as many ranks as the axis: {size}"
-    if got == [list(range(first, first + size)) for first in range(0, n, size)]:
-        return (
-            "neighbouring ranks: that is right for the fastest axis alone. Along another one a "
-            "step is as many ranks as all faster axes have together"
-        )
-    if sorted(got) == [list(range(first, n, n // size)) for first in range(n // size)]:
-        return (
-            "ranks as far apart as can be: that is right for the slowest axis alone. A step is as "
-            "many ranks as all faster axes have together"
-        )
     return (
         f"for each choice of places on the other axes, the ranks at all places on {axis}; "
         "coordinate_to_rank says which those are"

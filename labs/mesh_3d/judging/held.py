@@ -16,11 +16,11 @@ from torch.utils._pytree import tree_leaves
 
 
 class Held(TorchDispatchMode):
-    """Bytes of the memory made in this block: most at a time, in `peak`."""
+    """Bytes of the memory made in this block: `peak`, most at a time; `largest`, of one tensor."""
 
     def __init__(self, given: Sequence[torch.Tensor]) -> None:
         super().__init__()
-        self.peak = 0
+        self.peak = self.largest = 0
         self._paused = False
         self._live: dict[int, tuple[StorageWeakRef, int]] = {}
         self._see_all(given, counts=False)
@@ -50,6 +50,7 @@ class Held(TorchDispatchMode):
             # The weak reference keeps the address from being given to another storage.
             if storage._cdata not in self._live:
                 size = storage.nbytes() if counts else 0
+                self.largest = max(self.largest, size)
                 self._live[storage._cdata] = (StorageWeakRef(storage), size)
 
     def _bytes(self) -> int:

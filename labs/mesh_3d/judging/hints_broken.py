@@ -14,7 +14,7 @@ _GROUP = (
 _GROUP_ERRORS = re.compile(
     r"not part of group|names rank|IndexError|out of bounds|out of range|not registered|"
     r"must match the size|not evenly divisible|output tensor size|tensor sizes? must|wrong size|"
-    r"same size|must be equal|input tensor"
+    r"same size|must be equal|input tensor|invalid tensor size|outputShape"
 )
 _STUCK = ("left early", "never came", "other operation", "other group", "groups crossed", "cycle",
           "other shape", "sizes differ", "all receive first", "all send first")  # fmt: skip

@@ -42,15 +42,16 @@ def of_value(value: float, every: list[Reference], group: int, member: int) -> s
         return _OVERFLOW if size > 1 else "the norm of a sum of 0 is 0: divide by nothing"
     if value == 0 and 0 < size < 1:
         return _VANISHED
+    nearly = math.isclose(value, reference.norm, rel_tol=1e-5)
     for slip, hint in _slips(every, group, member):
-        if math.isclose(value, slip, rel_tol=1e-6, abs_tol=1e-12 * size):
+        if not nearly and math.isclose(value, slip, rel_tol=1e-6, abs_tol=1e-12 * size):
             return hint
     if dtype == torch.bfloat16 and math.isclose(value, reference.norm, rel_tol=0.1):
         return (
             "bf16 has three digits, and so has a sum in it: make the gradients fp32 or fp64 "
             "first, grad.double()"
         )
-    if math.isclose(value, reference.norm, rel_tol=1e-5):
+    if nearly:
         return "right to fp32's seven digits: fp64 gradients are summed up in fp64"
     return "square, sum up, divide what has copies by its holders, all-reduce, then take the root"
 
@@ -79,15 +80,12 @@ def _slips(every: list[Reference], group: int, member: int) -> Iterator[tuple[fl
         "counts 1/holders times in all",
     )
     if n > 1:
-        yield (
-            math.sqrt(sum(plain) / n),
-            f"all is divided by {n}, the ranks of the group: only what has copies is, by its own "
-            "`holders`",
-        )
-        yield (
-            math.sqrt(reference.squares / n),
-            f"off by exactly the root of {n}: a mean over the ranks. The squares are summed up",
-        )
+        for one in (sum(plain), reference.squares):
+            yield (
+                math.sqrt(one / n),
+                f"too small by the root of {n}, the ranks of the group: the squares of all ranks "
+                "are summed up, no mean. Only what has copies is divided, by its own `holders`",
+            )
     yield reference.squares, "the sum of the squares: the norm is its square root"
     roots = [math.sqrt(one) for one in once]
     yield sum(roots), "norms of ranks do not add up: add up the squares, take the root at the end"

@@ -30,22 +30,18 @@ def of_failure(text: str) -> str:
     return ""
 
 
-def of_stage(
-    name: str, layers: int, at: Mapping[str, int], sizes: Mapping[str, int], got: object
-) -> str:
+def of_stage(name: str, layers: int, sizes: Mapping[str, int]) -> str:
     """Why a stage is told to hold a parameter that it lacks, or the other way round."""
     pp = sizes["pp"]
     if name.startswith("embedding."):
         return "the embedding is on the first stage alone: None on the others"
     if name.startswith("head."):
         return "the head, its norm too, is on the last stage alone: None on the others"
-    layer = int(name.split(".")[1])
     if layers % pp == 0:
         each = layers // pp
-        if got is not None and layer % pp == at["pp"] and pp > 1:
-            return f"a stage has neighbouring layers, {each} in a row, not every {pp}-th one"
         return (
-            f"stage s has layers s*{each} to (s+1)*{each} - 1: those of the others are None there"
+            f"stage s has neighbouring layers, s*{each} to (s+1)*{each} - 1; those of the others "
+            "are None there"
         )
     return f"{layers} layers, {pp} stages: {_DIVIDED}. Stage 0 has {-(-layers // pp)}"
 
@@ -60,6 +56,10 @@ def of_cut(args: tuple, got: tuple, want: tuple) -> str:
         return _vocabulary(name, shape, dim, held, tp, t)
     if want[1] == list(range(shape[0])) and not name.endswith(("qkv.weight", "qkv.bias")):
         return _whole(name, t)
+    size = shape[dim]
+    if held == list(range(size)):
+        kind = "bias goes with its outputs" if name.endswith("bias") else "weight is cut along tp"
+        return f"held whole here: the {kind}, a tp-th on each rank"
     if dim != want[0]:
         if want[0] == 1:
             return (
@@ -70,10 +70,6 @@ def of_cut(args: tuple, got: tuple, want: tuple) -> str:
             f"{_plain(name)} is column-parallel: its outputs are cut, which are dimension 0, as "
             "the weight is (outputs, inputs)"
         )
-    size = shape[dim]
-    if held == list(range(size)):
-        kind = "bias goes with its outputs" if name.endswith("bias") else "weight is cut along tp"
-        return f"held whole here: the {kind}, a tp-th on each rank"
     if ".qkv." in name:
         return _of_qkv(size, held, tp, t)
     if held == list(range(tp, size, t)):
@@ -122,10 +118,8 @@ def _vocabulary(
         return f"{name} is cut as well: a rank has the rows of some tokens"
     if held == list(range(tp * rows, min((tp + 1) * rows, vocab))):
         return f"the run is cut off at the vocabulary, {vocab}: {_PADDED}"
-    if held == list(range(tp * (vocab // t), (tp + 1) * (vocab // t))):
-        return f"rounded down, the last {vocab % t} tokens are on no rank: {_PADDED}"
-    if held == list(range(tp * vocab // t, (tp + 1) * vocab // t)):
-        return f"runs of different lengths: {_PADDED}"
+    if len(held) == vocab // t:
+        return f"{vocab % t} tokens are left over, on no rank or in some longer runs: {_PADDED}"
     if held == list(range(tp, vocab, t)):
         return "every tp-th token: a rank has neighbouring ones, so that row - first finds its own"
     return _PADDED

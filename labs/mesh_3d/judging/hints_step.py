@@ -56,6 +56,9 @@ def of_given(
         return "one dimension, (N/n,): flatten() or squeeze() takes the others away"
     slips = _shares(references, group, member) if name == "share" else _grads(
         references, group, member)  # fmt: skip
+    whole = reference.weights if name == "share" else reference.total
+    if torch.allclose(got.double(), reference.share(whole, member), rtol=1e-4, atol=1e-4):
+        return "right to fp32's seven digits: stay in the type of weights and grads"
     return next((hint for slip, hint in slips if _alike(got, slip)), "")
 
 
@@ -125,7 +128,7 @@ def of_weights(
     if _alike(got, old):
         return (
             "weights are as they were: a new tensor, or weights = …, is another one. Change this "
-            "one in place: all-gather into it, or weights.copy_(…)"
+            "one in place: all-gather into it, after update, and not the old share"
         )
     own = old.clone()
     own[member * size : (member + 1) * size] = reference.new(member)

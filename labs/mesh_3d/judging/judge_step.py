@@ -130,8 +130,10 @@ def _memory(seen: Seen) -> Verdict:
     asked = seen.round
     if not asked.traced:
         return Verdict(MEMORY, PASSED)
-    got = max(told["peak"] for group in seen.told for told in group)
-    words = f"{got:,} bytes besides weights and gradients, which have {asked.bytes:,} each"
-    if got >= asked.bytes:
+    every = [told for group in seen.told for told in group]
+    most, largest = (max(told[name] for told in every) for name in ("peak", "largest"))
+    words = f"{most:,} bytes besides weights and gradients, which have {asked.bytes:,} each"
+    # A ring by hand holds four shares at a time: all of them here, in parts.
+    if most > asked.bytes or largest >= asked.bytes:
         return Verdict(MEMORY, FAILED, f"{asked}\n{words}", hints_step.MEMORY)
     return Verdict(MEMORY, PASSED, words)

@@ -84,10 +84,9 @@ def _why_nodes(axis: str, sizes: Sizes, per_node: int, got: dict, every: dict) -
     names = list(sizes)
     stride = prod(sizes[name] for name in names[names.index(axis) + 1 :])
     slips = [
-        (min(counts), "that is the group on fewest nodes: a step waits for the slowest group, so "
-         "the one on most nodes counts"),
-        (counts[0], "that is the first group alone: where tp does not divide a node, some groups "
-         "lie across its border. Look at all of them"),
+        (min(counts), "some groups are on more nodes: where tp does not divide a node, some lie "
+         "across its border. Look at all groups; the one on most counts, as a step waits for the "
+         "slowest"),
         (sizes[axis], "that is how many ranks a group has: some may be on one node. A rank is on "
          "node rank // per_node"),
         (ceil(sizes[axis] / per_node), "neighbours on an axis are neighbouring ranks on the "

@@ -7,7 +7,6 @@ the seed; the kernel makes the same to know what must come back, which never goe
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -88,11 +87,14 @@ def on_rank(functions: Sequence[Callable], asked: Sequence[Round], one: One) -> 
     for label, function in enumerate(functions):
         found.append([])
         for number, round_ in enumerate(asked):
+            # A call on the wrong group is to be found out in its round, not to meet a later one.
+            with ranks.section("between rounds"):
+                dist.barrier()
+            ranks.keep(ROUND, number)
             at = next((at for at, group in enumerate(round_.groups) if me in group), None)
             if at is None:
                 found[-1].append({})
                 continue
-            ranks.keep(ROUND, number)
             members = round_.groups[at]
             with ranks.section(f"{label} {round_.section}"):
                 told = one(function, round_, at, members.index(me), made[members])
@@ -124,10 +126,9 @@ def run_all(
 
 
 def broken_at(failed: ranks.RunFailed, asked: Sequence[Round]) -> Round | None:
-    """The round that broke: that of the rank that raised, else the first one that a rank is at."""
+    """The round that broke: that of the rank that raised, else the first that a rank is at."""
     at = {rank: kept[ROUND] for rank, kept in enumerate(failed.run.kept) if ROUND in kept}
-    raised = re.match(r"rank (\d+): ", str(failed))
-    blamed = [int(raised[1])] if raised else []
+    blamed = [] if failed.run.culprit is None else [failed.run.culprit]
     numbers = [at[rank] for rank in blamed if rank in at] or list(at.values())
     return asked[min(numbers)] if numbers else None
 

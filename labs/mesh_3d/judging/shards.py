@@ -151,7 +151,7 @@ def _wrong(args: tuple, got: object) -> tuple[str, str, str] | None:
             return None
         told = "got None, but the stage holds it" if got is None else (
             f"got {got}, but stage {at['pp']} lacks it: expected None")  # fmt: skip
-        return STAGES, told, hints_shards.of_stage(name, layers, at, sizes, got)
+        return STAGES, told, hints_shards.of_stage(name, layers, sizes)
     dim, runs = got
     if type(dim) is not int or any(type(end) is not int for run in runs for end in run):
         return judged_as, f"got {got}", "indices are whole numbers: // gives them, / does not"

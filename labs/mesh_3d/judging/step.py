@@ -88,7 +88,12 @@ def one(
 
     with held or contextlib.nullcontext(), must_return():
         function(*arguments(weights, grads, update, group=process_group))
-    return dict(calls=calls, weights=view.detach().clone(), peak=held.peak if held else 0)
+    return dict(
+        calls=calls,
+        weights=view.detach().clone(),
+        peak=held.peak if held else 0,
+        largest=held.largest if held else 0,
+    )
 
 
 def _noted(x: object) -> object:
