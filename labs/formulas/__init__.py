@@ -109,6 +109,12 @@ from labs.formulas.sequence import (
     sp_layer_bytes,
     sp_pair_bytes,
 )
+from labs.formulas.straggler import (
+    straggler_delay,
+    straggler_pays,
+    straggler_step,
+    straggler_waiting,
+)
 from labs.formulas.tensor import (
     BACKWARD_ALL_REDUCES,
     FORWARD_ALL_REDUCES,
@@ -223,6 +229,10 @@ __all__ = [
     "stored_gpipe",
     "stored_interleaved",
     "stored_zero_bubble",
+    "straggler_delay",
+    "straggler_pays",
+    "straggler_step",
+    "straggler_waiting",
     "swiglu_parameters",
     "table_on_rank",
     "tp_all_reduce_payload",
