@@ -2,6 +2,9 @@
 
 Each unit (a block, the embedding, the head) reduce-scatters its gradients as soon as its backward
 pass has them, once a micro-batch: they cannot wait for the last one without being held whole.
+
+With overlap the sum is under way while the backward pass goes on with the next unit. It is waited
+for when the same unit's next one is ready, or when all gradients are needed.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ class Unit:
         self.group, self.rank = group, dist.get_rank(group)
         self.flat = Flat(parameters, dist.get_world_size(group))
         self.grad = self.flat.empty_share()
+        self.overlap = False
+        self.coming: tuple[dist.Work | None, torch.Tensor, torch.Tensor] | None = None
         self._missing = len(self.flat.parameters)
         for parameter in self.flat.parameters:
             parameter.register_post_accumulate_grad_hook(self._arrived)
@@ -35,14 +40,30 @@ class Unit:
             self.reduce()
 
     def reduce(self) -> None:
-        """Sum a micro-batch's gradients over the group, and keep this rank's share."""
+        """Sum a micro-batch's gradients over the group, and keep this rank's share.
+
+        With overlap it only begins here; `finish` adds what it gives.
+        """
+        self.finish()  # of the micro-batch before: one at a time is held whole
         whole = self.flat.empty()
         for view, parameter in zip(self.flat.views(whole), self.flat.parameters, strict=True):
             view.copy_(parameter.grad)
             parameter.grad = None
         share = torch.empty_like(self.grad)
-        dist.reduce_scatter_single(share, whole, group=self.group)
+        work = dist.reduce_scatter_single(share, whole, group=self.group, async_op=self.overlap)
+        self.coming = (work, share, whole)  # what is sent must stay until it has been
+        if not self.overlap:
+            self.finish()
+
+    def finish(self) -> None:
+        """Add the sum that is under way to this rank's share, if there is one; waits for it."""
+        if self.coming is None:
+            return
+        work, share, _ = self.coming
+        if work is not None:
+            work.wait()
         self.grad += share
+        self.coming = None
 
     def pieces(self) -> list[Piece]:
         """What this rank's share consists of."""
@@ -56,9 +77,11 @@ class ShardedGradients:
 
     def __init__(
         self, units: Sequence[Sequence[nn.Parameter]], group: dist.ProcessGroup,
-        settings: AdamW, clip: Clip,
+        settings: AdamW, clip: Clip, overlap: bool = False,
     ) -> None:  # fmt: skip
         self.clip, self.units = clip, [self.unit(parameters, group) for parameters in units]
+        for unit in self.units:
+            unit.overlap = overlap
         self.optimizers = self._optimizers(settings)
 
     def _optimizers(self, settings: AdamW) -> list[Updated]:
@@ -84,6 +107,7 @@ class ShardedGradients:
         What is summed is this rank's share of them, which is the same run of the same parameters on
         each rank of the group.
         """
+        self.finish()
         wanted = set(map(id, parameters))
         shares = [
             piece.of(unit.grad)
@@ -92,8 +116,14 @@ class ShardedGradients:
         if shares:
             all_reduce_together(shares, group)
 
+    def finish(self) -> None:
+        """Wait for what is still under way: from here on the gradients are whole."""
+        for unit in self.units:
+            unit.finish()
+
     def update(self) -> None:
         """After the backward passes: clip, and update this rank's shares."""
+        self.finish()
         self.clip([unit.grad for unit in self.units], [unit.pieces() for unit in self.units])
         for unit, optimizer in zip(self.units, self.optimizers, strict=True):
             optimizer.step(self.share(unit), unit.grad)

@@ -69,8 +69,9 @@ class ShardedWeights(ShardedGradients):
     def __init__(
         self, units: Sequence[Sequence[nn.Parameter]], group: dist.ProcessGroup, settings: AdamW,
         clip: Clip, modules: Sequence[Sequence[nn.Module]], reshard: bool = True,
+        overlap: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__(units, group, settings, clip)
+        super().__init__(units, group, settings, clip, overlap)
         self.reshard = reshard
         for unit, those in zip(self.units, modules, strict=True):
             unit.reshard = reshard

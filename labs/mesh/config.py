@@ -32,6 +32,7 @@ class Config:
     clip: float | None = None
     sequence_parallel: bool = False  # the stream split along T between the ranks of a TP group
     dropout: float = 0.0
+    overlap: bool = False  # ZeRO-2 and 3: gradients are summed while the backward pass goes on
     dtype: torch.dtype = torch.float64
     optimizer: AdamW = field(default_factory=AdamW)
     seed: int = 0
@@ -51,6 +52,7 @@ class Config:
         kept = "" if self.reshard or self.zero < 3 else ", kept after forward"
         split = ", SP" if self.sequence_parallel else ""
         drop = ", dropout" if self.dropout else ""
+        drop += ", overlap" if self.overlap else ""
         cut = f", m={self.micro_batches}" if self.micro_batches != 2 else ""
         kind = "" if self.dtype == torch.float64 else f", {str(self.dtype)[6:]}"
         return f"{self.layout}{split}, ZeRO-{self.zero}{kept}{tied}{drop}{cut}{kind}"

@@ -35,6 +35,7 @@ def check(config: Config) -> None:
     whole(batch=config.batch, micro_batches=config.micro_batches)
     zero(config.zero)
     clip(config.clip)
+    overlap(config.overlap, config.zero)
     dropout(config.dropout)
     if config.dtype not in DTYPES:
         names = ", ".join(str(dtype)[6:] for dtype in DTYPES)
@@ -74,6 +75,17 @@ def dropout(asked: object) -> None:
     number = isinstance(asked, Real) and not isinstance(asked, bool)
     if not (number and 0 <= asked < 1):
         raise ValueError(f"dropout must be a probability from 0 on and below 1, got {asked!r}")
+
+
+def overlap(asked: object, zero: int) -> None:
+    """Whether sums of gradients run beside the backward pass. Raises ValueError."""
+    if not isinstance(asked, bool):
+        raise ValueError(f"overlap must be True or False, got {asked!r}")
+    if asked and zero < 2:
+        raise ValueError(
+            f"overlap needs zero=2 or 3, which sum a unit's gradients as soon as they are there; "
+            f"zero={zero} sums all of them at once after the last"
+        )
 
 
 def stages(model: Shape, layout: Layout) -> None:

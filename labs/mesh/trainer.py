@@ -150,8 +150,8 @@ class Trainer:
         if config.zero < 2:
             return WholeGradients(*given, self.parts["zero1_step"] if config.zero else None)
         if config.zero == 2:
-            return ShardedGradients(*given)
-        return ShardedWeights(*given, modules, config.reshard)
+            return ShardedGradients(*given, config.overlap)
+        return ShardedWeights(*given, modules, config.reshard, config.overlap)
 
     def _units(self) -> tuple[list[list[nn.Parameter]], list[list[nn.Module]]]:
         """Embedding, blocks and head: parameters that are shared out together, and whose they are.
