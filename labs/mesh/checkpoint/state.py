@@ -86,27 +86,30 @@ def _of_unit(
 def written(trainer: Trainer) -> dict[str, Part]:
     """What this rank writes, by stored name: of each number of the model one copy is written.
 
-    Along dp each rank writes its share, also where it holds all. What tensor-parallel ranks all
-    hold they share out; a tied weight is written by the first stage.
+    Along dp each rank writes its share, also where it holds all. Where n ranks besides hold the
+    same parameter, each writes an n-th of it: tensor-parallel ranks of what is not cut, first and
+    last stage of a tied weight.
     """
     found: dict[str, Part] = {}
     for one in kept(trainer):
         for piece in one.flat.pieces(one.rank):
-            if own := _own(trainer, piece):
+            own = _own(trainer, piece)
+            if own.first < own.end:
                 _add(found, one, own, one.share)
     return found
 
 
-def _own(trainer: Trainer, piece: Piece) -> Piece | None:
-    """The part of a piece that this rank writes; None for nothing of it."""
-    mesh = trainer.mesh
-    if piece.parameter is trainer.tied and not mesh.first:
-        return None
-    if not piece.parameter.held.whole or mesh.layout.tp == 1:
-        return piece
-    tp, n, size = mesh.at["tp"], mesh.layout.tp, piece.end - piece.first
-    low, high = tp * size // n, (tp + 1) * size // n
-    return Piece(piece.parameter, piece.first + low, piece.first + high, piece.at + low)
+def _own(trainer: Trainer, piece: Piece) -> Piece:
+    """The part of a piece that this rank writes, which may be nothing of it."""
+    mesh, size = trainer.mesh, piece.parameter.numel()
+    mine, n = 0, 1
+    if piece.parameter is trainer.tied:
+        mine, n = int(not mesh.first), 2
+    elif piece.parameter.held.whole:
+        mine, n = mesh.at["tp"], mesh.layout.tp
+    first = max(piece.first, mine * size // n)
+    end = min(piece.end, (mine + 1) * size // n)
+    return Piece(piece.parameter, first, max(first, end), piece.at + first - piece.first)
 
 
 @dataclass(frozen=True)
