@@ -141,6 +141,7 @@ from labs.formulas.zero import (
     padded_parameters,
     state_bytes,
     state_on_rank,
+    zero3_peak,
 )
 
 __all__ = [
@@ -248,6 +249,7 @@ __all__ = [
     "vocab_loss_bytes",
     "vocab_loss_payload",
     "vocab_parameters",
+    "zero3_peak",
     "zero_bubble_idle",
     "zero_gathers",
     "zigzag_pairs",

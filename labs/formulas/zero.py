@@ -81,3 +81,15 @@ def padded_parameters(units: Sequence[int], n: int) -> int:
     """
     need_ranks(n)
     return sum(-(-unit // n) * n for unit in units)
+
+
+def zero3_peak(unit: float, n: int) -> float:
+    """Bytes that a step takes under ZeRO-3 besides what is at rest: (2 + 1/n) of the largest unit.
+
+    unit: bytes of its weights as the rank holds them whole, so a unit's 1/tp. One after the other:
+    its weights gathered and its gradients beside them; its gradients end to end, ready to be sent,
+    the copy that is worked on (gloo's; or autograd's, before), and the n-th of it that arrives.
+    Activations and the optimizer's own are not counted: the formula is of few tokens and n ≥ 2.
+    """
+    need_ranks(n)
+    return (2 + 1 / n) * unit
