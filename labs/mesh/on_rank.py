@@ -60,9 +60,10 @@ def one(
 
     losses, norms    of each step
     gradients        what this rank holds of the last step's, summed and not yet clipped
+    first            the same of the first step's
     clipped          the same after clipping
     weights          what it holds of those after the last step, gathered along dp
-                     (all three as labs/mesh/assembly.py packs them)
+                     (all four as labs/mesh/assembly.py packs them)
     tokens, targets  that it was fed in the last step, of use on the first and the last stage:
                      (B/dp, T), with context or sequence parallelism its part of T
     places           (T/cp,): where its targets stand in the sequence
@@ -82,8 +83,8 @@ def one(
     trainer.sharding.whole_weights()
     weights = [whole_part(p.held, p) for p in trainer.model.parameters()]
     return dict(
-        losses=losses, norms=norms, gradients=pack(seen.gradients), clipped=pack(clipped),
-        weights=pack(weights), tokens=seen.tokens, targets=seen.targets,
+        losses=losses, norms=norms, gradients=pack(seen.gradients), first=pack(seen.first),
+        clipped=pack(clipped), weights=pack(weights), tokens=seen.tokens, targets=seen.targets,
         places=trainer.places.tolist(), at=dict(mesh.at),
         groups={axis: list(dist.get_process_group_ranks(g)) for axis, g in mesh.group.items()},
     )  # fmt: skip
@@ -95,13 +96,15 @@ def _run(piece: Piece, share: torch.Tensor) -> Run:
 
 
 class _Seen:
-    """Stands before a trainer's clipping and its executor and keeps what passes, of the last step.
+    """Stands before a trainer's clipping and its executor and keeps what passes, of the last step
+    and gradients of the first one.
 
     What is kept is thereby what was clipped and what was computed on, not what should have been.
     """
 
     def __init__(self, trainer: Trainer) -> None:
         self.gradients: list[Run] = []
+        self.first: list[Run] = []
         self.tokens = self.targets = None
         self._clip, self._step = trainer.sharding.clip, trainer.executor.step
         trainer.sharding.clip, trainer.executor.step = self.clip, self.step
@@ -111,6 +114,7 @@ class _Seen:
     ) -> None:
         both = zip(shares, pieces, strict=True)
         self.gradients = [_run(piece, share) for share, those in both for piece in those]
+        self.first = self.first or self.gradients
         self._clip(shares, pieces, holders)
 
     def step(self, inputs: Sequence[torch.Tensor], losses: Sequence[Callable]) -> object:

@@ -15,12 +15,15 @@ from labs.mesh.held import label
 
 @dataclass
 class Reference:
-    """What training came to. Gradients are those of the last step, before clipping and after."""
+    """What training came to. Gradients are those of the last step, before clipping and after;
+    `first` those of the first step, before clipping.
+    """
 
     losses: list[float]
     norms: list[float]
     gradients: dict[str, torch.Tensor]
     clipped: dict[str, torch.Tensor]
+    first: dict[str, torch.Tensor]
     weights: dict[str, torch.Tensor]
 
 
@@ -35,7 +38,7 @@ def train(config: Config, steps: int) -> Reference:
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=at.lr, betas=at.betas, eps=at.eps, weight_decay=at.weight_decay
     )
-    losses, norms, gradients, clipped = [], [], {}, {}
+    losses, norms, gradients, clipped, first = [], [], {}, {}, {}
     largest = float("inf") if config.clip is None else config.clip
     for step in range(steps):
         tokens, targets = batch(config, step)
@@ -44,9 +47,10 @@ def train(config: Config, steps: int) -> Reference:
         loss = token_losses(model(tokens), targets).mean()
         loss.backward()
         gradients = {n: p.grad.clone() for n, p in model.named_parameters()}
+        first = first or gradients
         norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), largest).item())
         clipped = {n: p.grad.clone() for n, p in model.named_parameters()}
         optimizer.step()
         losses.append(loss.item())
     weights = {n: p.detach().clone() for n, p in model.named_parameters()}
-    return Reference(losses, norms, gradients, clipped, weights)
+    return Reference(losses, norms, gradients, clipped, first, weights)

@@ -16,12 +16,13 @@ from labs.mesh.assembly import Whole, assemble, unpack
 from labs.mesh.config import Config
 from labs.mesh.layout import Layout
 from labs.mesh.one_device import Reference
-from labs.mesh_3d.signature import signature
+from labs.mesh_3d import signature
 
 WEIGHTS_EPS = 1e-10
 """Of weights after AdamW, in fp64: its first steps divide a gradient by its own size."""
-LOSS, NORM, GRADIENTS, CLIPPED, WEIGHTS = (
-    "loss of every step", "norm of every step", "gradients", "clipped gradients", "weights",
+LOSS, NORM, FIRST, GRADIENTS, CLIPPED, WEIGHTS = (
+    "loss of every step", "norm of every step", "gradients of the first step", "gradients",
+    "clipped gradients", "weights",
 )  # fmt: skip
 COPIES, COUNTED, SAMPLES = "copies, bit for bit", "numbers counted once a copy", "samples"
 
@@ -31,7 +32,7 @@ class Compared:
     """One configuration against one device. telling: what its fault looks like, in words."""
 
     config: Config
-    gaps: tuple[Gap, ...]  # the worst of losses, norms, gradients, clipped gradients, weights
+    gaps: tuple[Gap, ...]  # the worst of losses, norms, gradients and weights
     copies: Gap
     counted: str  # what is missing or held too often; "" where nothing is
     samples: str  # which replica's samples are wrong; "" where none are
@@ -90,19 +91,31 @@ def _hold(config: Config, number: int, values: Sequence[list], steps: int) -> Co
         CLIPPED: assemble(_runs(told, "clipped"), shared),
         WEIGHTS: assemble(_runs(told, "weights"), replicas),
     }
+    if steps > 1 and all("first" in each for each in told):
+        whole[FIRST] = assemble(_runs(told, "first"), shared)
     eps = equality.EPS[config.dtype]
     gaps = [
         _numbers(LOSS, [t["losses"] for t in told], one.losses, eps),
         _numbers(NORM, [t["norms"] for t in told], one.norms, eps),
-        _tensors(GRADIENTS, whole[GRADIENTS], one.gradients, one.gradients, eps),
-        _tensors(CLIPPED, whole[CLIPPED], one.clipped, one.clipped, eps),
     ]
+    for what, right in ((FIRST, one.first), (GRADIENTS, one.gradients), (CLIPPED, one.clipped)):
+        if what in whole:
+            gaps.append(_tensors(what, whole[what], right, right, eps))
     if config.dtype == torch.float64:
         gaps.append(_tensors(WEIGHTS, whole[WEIGHTS], one.weights, one.gradients, WEIGHTS_EPS))
     return Compared(
         config, tuple(gaps), _copies(whole), _counted(whole), _samples(config, told, steps),
-        signature(config.layout, whole[GRADIENTS].tensors, one, told), told[0]["losses"][0],
+        _signature(config, whole, one, told[0]["losses"][0]), told[0]["losses"][0],
     )  # fmt: skip
+
+
+def _signature(
+    config: Config, whole: Mapping[str, Whole], one: Reference, loss: float
+) -> tuple[str, ...]:
+    """Of the first step: later ones begin from other weights, where something was wrong."""
+    got, right = (FIRST, one.first) if FIRST in whole else (GRADIENTS, one.gradients)
+    gradients = signature.factor(whole[got].tensors, right)
+    return signature.told(config.layout, gradients, loss / one.losses[0])
 
 
 def _runs(told: Sequence[dict], kind: str) -> list:

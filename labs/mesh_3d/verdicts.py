@@ -11,6 +11,7 @@ from labs.mesh_3d.parity import (
     CLIPPED,
     COPIES,
     COUNTED,
+    FIRST,
     GRADIENTS,
     LOSS,
     NORM,
@@ -43,7 +44,7 @@ def checks(held: Sequence[Compared], what: str = "") -> list[Check]:
 
 def _bounded(alike: Sequence[Compared], begin: str, single: bool) -> list[Check]:
     found = []
-    for what in (LOSS, NORM, GRADIENTS, CLIPPED, WEIGHTS):
+    for what in (LOSS, NORM, FIRST, GRADIENTS, CLIPPED, WEIGHTS):
         gaps = [(one, one.gap(what)) for one in alike if one.gap(what) is not None]
         if not gaps:
             continue
