@@ -66,7 +66,12 @@ class Unclipped(Native):
         del norm
 
 
-def on_rank(todo: list[tuple[type, Config]], steps: int) -> list[dict]:
-    """On a rank of one mesh: each composition trained."""
-    mesh = groups.make(todo[0][1].layout)
-    return [by_torch(kind(config, mesh, config.reshard), steps) for kind, config in todo]
+def on_rank(todo: list[tuple[type, Config]], steps: int) -> list[dict | None]:
+    """On a rank: each composition trained; None where this rank is not on its mesh."""
+    meshes = {layout: groups.make(layout) for layout in dict.fromkeys(c.layout for _, c in todo)}
+    return [
+        by_torch(kind(config, meshes[config.layout], config.reshard), steps)
+        if meshes[config.layout]
+        else None
+        for kind, config in todo
+    ]
