@@ -19,14 +19,28 @@ from types import ModuleType
 from labs.answers import Missing, reference
 from labs.mesh.layout import Layout
 from labs.mesh.trainer import PARTS as _OF_A_STEP
-from labs.mesh_3d import fake, grid, nodes, one, refuse, straggler, torch_native, training
+from labs.mesh_3d import (
+    fake,
+    grid,
+    nodes,
+    one,
+    peak,
+    refuse,
+    state,
+    straggler,
+    torch_native,
+    traffic,
+    training,
+)
 from labs.mesh_3d.ask import Ask
 from labs.result import Result
 from labs.sections import chosen
 
 TOPIC = "mesh_3d"
 _ROOMS: dict[str, ModuleType] = {
-    room.SECTION: room for room in (one, grid, torch_native, training, nodes, fake, straggler)
+    room.SECTION: room for room in (
+        one, grid, traffic, state, peak, torch_native, training, nodes, fake, straggler,
+    )
 }  # fmt: skip
 SECTIONS = tuple(_ROOMS)
 ONE, GRID = one.SECTION, grid.SECTION
