@@ -12,7 +12,7 @@ from labs.mesh import probe
 from labs.mesh.config import Config
 from labs.mesh.layout import Layout
 from labs.mesh.trainer import PARTS
-from labs.mesh_3d.bisect import Parted, compare
+from labs.mesh_3d.parting import Parted, compare
 from tests.bisect_on_ranks import on_rank
 
 CONFIG = Config(layout=Layout(dp=2, pp=2, tp=2))

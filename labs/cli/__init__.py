@@ -1,7 +1,8 @@
-"""The command line `labs`: list, run, check, hint, doctor, tour.
+"""The command line `labs`: list, run, check, hint, bisect, doctor, tour.
 
     labs run tp_linear_pair --ranks 4        real ranks, measured beside formula
     labs check tp_linear_pair --from mine.ipynb
+    labs bisect --from mine.ipynb            where a step on a mesh parts from one device
 
 Exit codes: 0 all well, 1 a check is not ok or a run failed, 2 what was asked for cannot be.
 Light to import: a command imports what it needs when it is called.
@@ -34,14 +35,16 @@ def list_command() -> None:
 @click.argument("topic")
 @click.option("--ranks", type=int, default=None, help="How many; the topic knows a default.")
 @click.option("--all", "everything", is_flag=True, help="Also what a lab leaves out by itself.")
+@click.option("--only", metavar="SECTION", help="One section of the lab.")
+@click.option("--steps", type=int, default=None, help="Steps of training, where a lab trains.")
 @click.option("--cold", is_flag=True, help="Start with the plain torchrun command.")
 @click.option(
     "--json", "json_file", metavar="FILE", help="Write the run as JSON; - prints only it."
 )
 @click.option("--trace", metavar="FILE", help="Write what ranks did when, for ui.perfetto.dev.")
 def run_command(
-    topic: str, ranks: int | None, everything: bool, cold: bool, json_file: str | None,
-    trace: str | None,
+    topic: str, ranks: int | None, everything: bool, only: str | None, steps: int | None,
+    cold: bool, json_file: str | None, trace: str | None,
 ) -> None:  # fmt: skip
     """Run a lab and print each measurement beside its formula.
 
@@ -49,7 +52,24 @@ def run_command(
     """
     from labs.cli.run import run
 
-    sys.exit(run(topic, ranks, cold, json_file, trace, everything))
+    more = dict(only=only, steps=steps, all=everything or None)
+    sys.exit(run(topic, ranks, cold, json_file, trace, **more))
+
+
+@main.command("bisect")
+@click.option("--layout", default="2,2,2", show_default=True, metavar="DP,PP,TP",
+              help="The mesh; as many ranks are started.")  # fmt: skip
+@click.option("--zero", type=int, default=1, show_default=True, help="What dp shares out, 0 to 3.")
+@click.option("--tied", is_flag=True, help="Embedding and head share a weight.")
+@click.option("--sequence-parallel", is_flag=True, help="The stream is split along T.")
+@click.option("--from", "file", metavar="FILE", help="A notebook or Python file with your answers.")
+def bisect_command(
+    layout: str, zero: int, tied: bool, sequence_parallel: bool, file: str | None
+) -> None:
+    """Where a step on a mesh parts from one device: the first layer and direction."""
+    from labs.cli.bisect import bisect
+
+    sys.exit(bisect(layout, zero, tied, sequence_parallel, file))
 
 
 @main.command("check")

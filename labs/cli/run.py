@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -17,12 +17,12 @@ from labs.ranks.devices import most_ranks
 
 def run(
     name: str, count: int | None, cold: bool, json_file: str | None, trace: str | None,
-    everything: bool = False,
+    **asked: object,
 ) -> int:  # fmt: skip
     """Returns 0 when all checks are ok, else 1. Raises BadInput before anything is launched.
 
-    everything: also the sections that a lab leaves out by itself; one that leaves none out is run
-    as always.
+    asked: only, steps, all; what is None is left to the lab. all=True: also the sections that a lab
+    leaves out by itself; one that leaves none out is run as always.
     """
     with bad_input():
         topic = topics.find(name)
@@ -35,7 +35,8 @@ def run(
     with bad_input():  # refuses what LABS_IDLE and LABS_QUEUE cannot be
         ranks.warm_up(mode)
     lab = topic.lab()
-    more = {"all": True} if everything and _leaves_out(lab.run) else {}
+    with bad_input():
+        more = _taken(topic.name, lab.run, asked)
     try:
         with bad_input():
             result = lab.run(ranks=count, mode=mode, **more)
@@ -58,9 +59,13 @@ def run(
     return 0 if result.ok else 1
 
 
-def _leaves_out(run: Callable) -> bool:
-    """Whether a lab runs some of its sections only when it is asked for all."""
-    return "all" in inspect.signature(run).parameters
+def _taken(topic: str, run: Callable, asked: Mapping[str, object]) -> dict[str, object]:
+    """What of `asked` the run takes. Raises ValueError for steps of a lab that trains none."""
+    given = {name: value for name, value in asked.items() if value is not None}
+    takes = inspect.signature(run).parameters
+    if "steps" in given and "steps" not in takes:
+        raise ValueError(f"{topic} trains no steps; mesh_3d does")
+    return {name: value for name, value in given.items() if name in takes}
 
 
 def verdict(result: object) -> str:

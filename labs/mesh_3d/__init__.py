@@ -22,6 +22,7 @@ from labs.mesh.trainer import PARTS as _OF_A_STEP
 from labs.mesh_3d import (
     fake,
     grid,
+    jobs,
     nodes,
     one,
     peak,
@@ -33,6 +34,7 @@ from labs.mesh_3d import (
     training,
 )
 from labs.mesh_3d.ask import Ask
+from labs.mesh_3d.parting import Parted, watch
 from labs.result import Result
 from labs.sections import chosen
 
@@ -47,7 +49,8 @@ ONE, GRID = one.SECTION, grid.SECTION
 PARTS = {**_OF_A_STEP, "place_on_nodes": TOPIC}
 """Name of each answer that the lab is made of, and the topic where it is asked for."""
 __all__ = [
-    "GRID", "ONE", "PARTS", "SECTIONS", "TOPIC", "Ask", "Layout", "Result", "command", "run",
+    "GRID", "ONE", "PARTS", "SECTIONS", "TOPIC", "Ask", "Layout", "Parted", "Result", "bisect",
+    "command", "run",
 ]  # fmt: skip
 
 
@@ -72,15 +75,17 @@ def run(
     """The lab on `ranks` real ranks.
 
     layout: a Layout, or sizes (dp, pp, tp), of all the ranks (None: the evenest); only: some of
-    SECTIONS (None: the first alone); all: every section; zero: 0 to 3; tied: embedding and head
-    share a weight; steps: of training (None: 3, and where a section has a number of its own, that);
+    SECTIONS (None: the first alone, or "training" where steps are given); all: every section;
+    zero: 0 to 3; tied: embedding and head share a weight; steps: of training (None: 3, and where a
+    section has a number of its own, that);
     mode: "warm" or "cold"; mine: functions of your own, by the name of the exercise, in place of
     the course's.
 
     Raises ValueError, before anything is launched, for what cannot be.
     """
     refuse.both(only, all)
-    sections = SECTIONS if all else chosen(TOPIC, SECTIONS, ONE if only is None else only)
+    usual = ONE if steps is None else training.SECTION
+    sections = SECTIONS if all else chosen(TOPIC, SECTIONS, usual if only is None else only)
     ask = refuse.asked(ranks, layout, zero, tied, steps, mode, status)
     refuse.parts(TOPIC, PARTS, mine)
     result = Result(TOPIC, dict(ranks=ranks, layout=str(ask.layout), zero=zero, tied=tied))
@@ -98,3 +103,30 @@ def run(
         room.add(result, replace(ask, steps=own) if own else ask, parts)
     result.seconds = time.monotonic() - begun
     return result
+
+
+def bisect(
+    ranks: int = 8,
+    *,
+    layout: Layout | tuple[int, int, int] | None = None,
+    zero: int = 1,
+    tied: bool = False,
+    sequence_parallel: bool = False,
+    mode: str | None = None,
+    status: bool = True,
+    **mine: Callable,
+) -> Parted:
+    """Where a step with functions of your own parts from one device: layer and direction.
+
+    One step is watched on `ranks` ranks, point by point: activations forward, their gradients
+    backward, the gradients of the parameters. Arguments as in `run`; sequence_parallel: the stream
+    is split along T between the ranks of a tensor-parallel group.
+
+    Raises ValueError, before anything is launched, for what cannot be; Missing where an answer is.
+    """
+    ask = refuse.asked(ranks, layout, zero, tied, None, mode, status)
+    refuse.flag(sequence_parallel=sequence_parallel)
+    refuse.parts(TOPIC, PARTS, mine)
+    parts = {name: reference(f"{of}.{name}", mine.get(name)) for name, of in PARTS.items()}
+    config = jobs.config(ask.layout, ask.zero, ask.tied)
+    return watch(replace(config, sequence_parallel=sequence_parallel), parts, ask.launch)

@@ -186,7 +186,7 @@ def _where(first: Point, points: Iterable[Point]) -> str:
     return f"the gradients of {len(off)} of {len(every)} parameters, from {first.name} on"
 
 
-def bisect(
+def watch(
     config: Config, parts: Mapping[str, Callable], launch: Callable[..., Run],
     against: Mapping[str, Callable] | None = None,
 ) -> Parted:  # fmt: skip
