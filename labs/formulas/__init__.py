@@ -18,6 +18,7 @@ from labs.formulas.attention_memory import (
     longest_ring,
     ring_peak,
 )
+from labs.formulas.checkpoint import checkpoint_bytes, checkpoint_bytes_on_rank
 from labs.formulas.collectives import (
     Messages,
     collective_messages,
@@ -170,6 +171,8 @@ __all__ = [
     "bubble_over_ideal",
     "bubble_share",
     "causal_pairs",
+    "checkpoint_bytes",
+    "checkpoint_bytes_on_rank",
     "collective_messages",
     "collective_seconds",
     "dp_traffic",
