@@ -77,6 +77,7 @@ from labs.formulas.mesh_traffic import (
     zero_gathers,
 )
 from labs.formulas.nodes import replica_nodes, tp_groups_inside
+from labs.formulas.overlap import reduction_exposed
 from labs.formulas.parameters import (
     attention_parameters,
     block_parameters,
@@ -203,6 +204,7 @@ __all__ = [
     "pipeline_sends",
     "pp_traffic",
     "recompute_time",
+    "reduction_exposed",
     "replica_nodes",
     "replicated_gradient_payload",
     "ring_all_gather_bytes",

@@ -25,8 +25,10 @@ from labs.mesh_3d import (
     jobs,
     nodes,
     one,
+    overlap,
     peak,
     refuse,
+    resume,
     state,
     straggler,
     torch_native,
@@ -41,7 +43,7 @@ from labs.sections import chosen
 TOPIC = "mesh_3d"
 _ROOMS: dict[str, ModuleType] = {
     room.SECTION: room for room in (
-        one, grid, traffic, state, peak, torch_native, training, nodes, fake, straggler,
+        one, grid, traffic, state, peak, torch_native, training, nodes, fake, straggler, overlap, resume,
     )
 }  # fmt: skip
 SECTIONS = tuple(_ROOMS)
