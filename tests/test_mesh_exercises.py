@@ -16,15 +16,19 @@ from labs.mesh_3d.judging import (
     coordinates,
     groups,
     held,
+    hints_broken,
     judge_norm,
     nodes,
     norm,
     rounds,
     shards,
     state,
-)
+    step,
+)  # fmt: skip
 from labs.pipeline.partition import layer_counts
+from labs.ranks import Diagnosis
 from labs.ranks.ledger import Ledger
+from labs.ranks.run import Run, RunFailed
 from tests import mesh_batches
 from tests.mutants.mesh import MUTANTS, RIGHT, source
 from tests.mutants.ring.wrong import Wrong
@@ -57,9 +61,16 @@ def _named(wrong: Wrong, card: Card) -> None:
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize("name", EXERCISES)
-def test_answer_passes(name: str) -> None:
+@pytest.mark.parametrize("name", ["shard_of", *mesh_batches.ON_FOUR])
+def test_answer_passes_on_ranks_of_its_own(name: str) -> None:
     card = mesh_batches.own_launch(getattr(answers, name))
+    assert card.ok, card
+    assert [v.name for v in card.verdicts] == list(EXERCISES[name].properties)
+
+
+@pytest.mark.parametrize("name", [name for name in EXERCISES if name not in mesh_batches.ON_FOUR])
+def test_answer_passes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    card = mesh_batches.in_process(name, "", monkeypatch)
     assert card.ok, card
     assert [v.name for v in card.verdicts] == list(EXERCISES[name].properties)
 
@@ -96,6 +107,45 @@ def test_on_a_rank_of_its_own_a_wrong_answer_goes_before_what_broke() -> None:
     card = mesh_batches.own_launch(source("rank_to_coordinate", text))
     assert card.verdicts[0].state == FAILED, card
     assert "% size" in repr(card) and "KeyError" not in repr(card)
+
+
+_EMPTY, _PAIRS = norm.norms(1)[-2], step.steps(1)[1]
+
+
+@pytest.mark.parametrize(
+    ("of", "at", "kind", "text", "words"),
+    [
+        ("step", _PAIRS, "", "Check failed: outputShape[0] * worldSize == inputShape[0] (4 vs. 8)",
+         "dist.get_world_size(group)"),
+        ("step", _PAIRS, "", "IndexError: tuple index out of range", "dist.get_rank(group)"),
+        ("step", step.steps(1)[-1], "groups crossed", "deadlock", "update on every rank"),
+        ("step", step.steps(1)[0], "left early", "deadlock", "one that has little to do as well"),
+        ("step", step.steps(1)[0], "", "'NoneType' object has no attribute", "written yet"),
+        ("step", None, "limit", "the limit of 20 s was reached", "busy"),
+        ("norm", _EMPTY, "", "IndexError: list index out of range", "no first one to ask"),
+        ("norm", _EMPTY, "", "stack expects a non-empty TensorList", "no gradients at all"),
+        ("norm", norm.norms(1)[0], "", "TypeError: the function returned float, not a scalar "
+         "tensor", ".item() and float()"),
+        ("norm", norm.norms(1)[0], "", "TypeError: the function returned NoneType, not a scalar "
+         "tensor", "without a `return`"),
+        ("norm", norm.norms(1)[0], "other shape", "", "one number is all-reduced"),
+        ("norm", None, "limit", "", "busy"),
+    ],
+)  # fmt: skip
+def test_what_broke_is_named(
+    of: str, at: rounds.Round | None, kind: str, text: str, words: str
+) -> None:  # fmt: skip
+    failed = RunFailed(Run(None, "warm", failure=text, diagnosis=Diagnosis(kind, "")))
+    assert words in getattr(hints_broken, f"of_{of}")(failed, at)
+
+
+def test_a_round_is_that_of_the_rank_that_raised_else_the_first() -> None:
+    asked = norm.norms(1)
+    kept = [{rounds.ROUND: number} for number in (3, 5, 4, 5)]
+    for culprit, number in ((1, 5), (None, 3)):
+        failed = RunFailed(Run(None, "warm", failure="", kept=kept, culprit=culprit))
+        assert rounds.broken_at(failed, asked) is asked[number]
+    assert rounds.broken_at(RunFailed(Run(None, "warm", failure="")), asked) is None
 
 
 @pytest.mark.parametrize("name", EXERCISES)

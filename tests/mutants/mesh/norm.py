@@ -86,11 +86,6 @@ MUTANTS = [
     norm("nothing_of_a_rank_without", (VALUES,), ("rank without gradients takes part",),
          ("total = torch.zeros((), dtype=torch.float64)",
           _EMPTY + "total = torch.zeros((), dtype=torch.float64)"), breaks=True),
-    norm("stack_of_nothing", (VALUES,), ("no first one to ask",),
-         ("total = torch.zeros((), dtype=torch.float64)", "total = torch.zeros_like(grads[0])"
-          ".sum().double()"), breaks=True),
     norm("zero_of_another_type", (VALUES,), ("on every rank",),
          ("torch.zeros((), dtype=torch.float64)", "torch.zeros(())"), breaks=True),
-    norm("a_float", (VALUES,), ("return the scalar tensor",),
-         (ROOT, "return total.sqrt().item()"), breaks=True),
 ]  # fmt: skip

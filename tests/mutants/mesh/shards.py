@@ -113,6 +113,16 @@ MUTANTS = [
         return parameters * (weights + 4 / (n if zero > 1 else 1)
                              + (12 if mixed else 8) / (n if zero else 1))
     """),
+    state("of_all_ranks", ("all n ranks hold together",), """
+        optimizer = (12 if mixed else 8) * (1 if zero else n)
+        weights = (2 if mixed else 4) * (1 if zero > 2 else n)
+        return parameters * (optimizer + weights + (2 if mixed else 4) * (1 if zero > 1 else n))
+    """),
+    state("a_parameter", ("bytes a parameter",), """
+        weights, grads, rest = (2, 2, 12) if mixed else (4, 4, 8)
+        return (weights / (n if zero > 2 else 1) + grads / (n if zero > 1 else 1)
+                + rest / (n if zero else 1))
+    """),
     state("optimizer_last", ("it is the largest part",), """
         weights, grads, rest = (2, 2, 12) if mixed else (4, 4, 8)
         weights, grads = weights / (n if zero else 1), grads / (n if zero > 1 else 1)

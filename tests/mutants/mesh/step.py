@@ -102,13 +102,9 @@ MUTANTS = [
           "grad = grad.to(weights.dtype)")),
     step("no_group_in_the_gather", (SHARE,), ("group=group",),
          (GATHER, "dist.all_gather_single(weights, share)"), breaks=True),
-    step("size_of_the_world", (SHARE,), ("group=group",),
-         ("dist.get_world_size(group)", "dist.get_world_size()"), breaks=True),
     step("one_rank_after_the_other", (SHARE,), ("same point",),
          (UPDATE, "for owner in range(n):\n        if owner == rank: update(share, grad)\n"
           "        dist.barrier(group=group)"), breaks=True),
-    step("first_rank_alone", (SHARE,), ("same point",),
-         (UPDATE, "if rank == 0: update(share, grad)"), breaks=True),
     step("ends_the_process", (SHARE,), ("ends its process",),
          (UPDATE, "raise SystemExit"), breaks=True),
 ]  # fmt: skip
