@@ -27,8 +27,8 @@ class AveragedTwice(Native):
 class Summed(Native):
     """Gradients are summed over dp: what gloo once made of an average."""
 
-    def _shard(self, reshard: bool) -> None:
-        super()._shard(reshard)
+    def _shard(self) -> None:
+        super()._shard()
         for part in [*self.stage.parts, self.stage]:
             part.set_gradient_divide_factor(1.0)
 

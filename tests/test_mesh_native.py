@@ -72,7 +72,7 @@ class TestLadder:
         assert len(names) == len(set(names))
         rungs = [(way, one.config.zero, one.config.reshard) for way, one in result.values[TORCH]]
         assert rungs[:3] == [("by hand", 1, True), (TORCH, 3, True), (TORCH, 3, False)]
-        assert all(len(one.gaps) == 5 for _, one in result.values[TORCH])
+        assert all(len(one.gaps) == 6 for _, one in result.values[TORCH])
 
     def test_the_table_shows_rung_difference_and_bound(self, result):
         head, names, one, *rungs, bound = torch_native.table(result).splitlines()
@@ -106,6 +106,12 @@ class TestLadder:
         for op in ("all_gather", "reduce_scatter"):  # ZeRO-1 in traffic, padding apart
             told = [rows.payload_bytes(op=op) / n for rows, n in ((kept, 2), (ours, 3))]
             assert told[0] == pytest.approx(told[1], rel=0.02)
+
+
+def test_torchs_1f1b_gets_as_many_micro_batches_as_stages():
+    """With fewer it refuses; a batch is then shared by all replicas' micro-batches."""
+    for way, config in torch_native.rungs(Ask(layout=Layout(dp=2, pp=4))):
+        assert config.micro_batches == 4 and config.batch % 8 == 0, way
 
 
 WRONG = {

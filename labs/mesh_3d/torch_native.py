@@ -32,7 +32,14 @@ def rungs(ask: Ask) -> list[Rung]:
     pipeline = replace(layout, tp=1)
     if layout.pp > 1 and (layout.tp > 1 or ask.tied):
         found.append((TORCH, replace(jobs.config(pipeline, 3), seed=1)))
-    return found
+    return [(way, _as_torch_wants(config)) for way, config in found]
+
+
+def _as_torch_wants(config: Config) -> Config:
+    """torch's 1F1B refuses fewer micro-batches than stages."""
+    m = max(config.micro_batches, config.layout.pp)
+    shares = config.layout.dp * m
+    return replace(config, micro_batches=m, batch=-(-config.batch // shares) * shares)
 
 
 def add(result: Result, ask: Ask, parts: Mapping[str, Callable]) -> None:

@@ -45,12 +45,12 @@ class Native:
                 f"torch's composition here knows dp, pp and tp, without sequence parallelism or "
                 f"dropout; {config.name} was asked for"
             )
-        self.config, self.mesh, self.here = config, mesh, ranks.device()
+        self.config, self.mesh, self.reshard, self.here = config, mesh, reshard, ranks.device()
         self.stage, self.held = self._stage()
         if min(mesh.layout.dp, mesh.layout.tp) > 1 and dist.get_world_size() == mesh.layout.ranks:
             mesh.torch["dp", "tp"]._flatten()  # a norm over both is one all-reduce then, not two
         if mesh.layout.dp > 1:
-            self._shard(reshard)
+            self._shard()
         self.tied = self._tied()
         self.schedule = self._schedule() if mesh.layout.pp > 1 else None
         at = config.optimizer
@@ -84,16 +84,17 @@ class Native:
                 held[f"parts.{i}.{name}"] = one
         return stage, held
 
-    def _shard(self, reshard: bool) -> None:
+    def _shard(self) -> None:
         from torch.distributed.fsdp import fully_shard
 
-        parts, given = list(self.stage.parts), dict(mesh=self.mesh.torch["dp"])
+        parts = list(self.stage.parts)
+        given = dict(mesh=self.mesh.torch["dp"], reshard_after_forward=self.reshard)
         if self.config.model.tied and self.mesh.layout.pp == 1:
-            fully_shard([parts[0], parts[-1]], **given, reshard_after_forward=reshard)
+            fully_shard([parts[0], parts[-1]], **given)
             parts = parts[1:-1]
         for part in parts:
-            fully_shard(part, **given, reshard_after_forward=reshard)
-        fully_shard(self.stage, **given, reshard_after_forward=reshard)
+            fully_shard(part, **given)
+        fully_shard(self.stage, **given)
 
     def _tied(self) -> nn.Parameter | None:
         """The weight that first and last stage share, on those ranks of a longer pipeline."""
@@ -164,6 +165,7 @@ class Native:
         for i, (x, y) in enumerate(both):
             if self.mesh.layout.dp > 1:
                 self.stage.set_requires_gradient_sync(i == m - 1)
+                self.stage.set_reshard_after_backward(self.reshard or i == m - 1)
             losses.append(self.loss(self.stage(x), y))
             (losses[-1] / (m if self.scale_grads else 1)).backward()
         return losses

@@ -51,13 +51,15 @@ def section(config: Config) -> str:
 def by_torch(trained: Native, steps: int) -> dict:
     """`steps` steps of torch's composition, told as labs.mesh.on_rank.one tells ours."""
     config = trained.config
-    losses, norms, gradients, clipped, plain = [], [], {}, {}, ""
+    losses, norms, first, gradients, clipped, plain = [], [], {}, {}, {}, ""
     for step in range(steps):
         name = section(config) + (", first step" if step == 0 else "")
         with ranks.section(name):
             mine = trained.run(step)
             with ranks.phase("step"):
                 norm = trained.norm()
+        if step == 0:
+            first = pack(gradients_of(trained))
         if step == steps - 1:
             gradients, plain = pack(gradients_of(trained)), _plain(trained)
         with ranks.section(name), ranks.phase("step"):
@@ -69,8 +71,8 @@ def by_torch(trained: Native, steps: int) -> dict:
         norms.append(norm.item())
     tokens, targets = trained.fed
     return dict(
-        losses=losses, norms=norms, gradients=gradients, clipped=clipped, plain=plain,
-        weights=pack(weights_of(trained)), tokens=tokens, targets=targets,
+        losses=losses, norms=norms, first=first, gradients=gradients, clipped=clipped,
+        plain=plain, weights=pack(weights_of(trained)), tokens=tokens, targets=targets,
         places=list(range(config.model.length)), at=dict(trained.mesh.at),
     )  # fmt: skip
 
