@@ -30,7 +30,9 @@ def on_rank(
     """Fault by fault: the configurations whose messages, state and peak are measured."""
     found = {}
     for fault, (sent, at_rest, at_most) in todo.items():
-        with FAULTS[fault](), _sections_of(fault):
+        # What leaks never closes its account: there is no use in waiting for it.
+        tries = measured.TRIES if fault == "none" else 4
+        with FAULTS[fault](), _sections_of(fault), patch.object(measured, "TRIES", tries):
             given = {**parts, **WRONG_PARTS.get(fault, {})}
             measured.sent(sent, given)
             found[fault] = (measured.at_rest(at_rest, given), measured.at_most(at_most, given))

@@ -90,19 +90,18 @@ def _each(configs: Sequence[Config]) -> Iterator[tuple[int, Config, Mesh]]:
 
     Every rank of the world goes through it to the end: to make and to close a mesh takes all.
     """
+    if not configs:
+        return
     gc.collect()
     gc.freeze()  # what is there now need not be looked through again and again
-    try:
-        for layout in dict.fromkeys(config.layout for config in configs):
-            mesh = groups.make(layout)
-            for number, config in enumerate(configs):
-                if config.layout == layout and mesh is not None:
-                    ranks.say(config.name)
-                    yield number, config, mesh
-                    gc.collect()  # a trainer's hooks are circles
-            groups.close(mesh)
-    finally:
-        gc.unfreeze()
+    for layout in dict.fromkeys(config.layout for config in configs):
+        mesh = groups.make(layout)
+        for number, config in enumerate(configs):
+            if config.layout == layout and mesh is not None:
+                ranks.say(config.name)
+                yield number, config, mesh
+                gc.collect()  # a trainer's hooks are circles
+        groups.close(mesh)
 
 
 def _all(holds: bool, group: dist.ProcessGroup) -> bool:
