@@ -43,7 +43,8 @@ from labs.sections import chosen
 TOPIC = "mesh_3d"
 _ROOMS: dict[str, ModuleType] = {
     room.SECTION: room for room in (
-        one, grid, traffic, state, peak, torch_native, training, nodes, fake, straggler, overlap, resume,
+        one, grid, traffic, state, peak, torch_native, training, nodes, fake, straggler, overlap,
+        resume,
     )
 }  # fmt: skip
 SECTIONS = tuple(_ROOMS)
