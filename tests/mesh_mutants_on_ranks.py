@@ -192,15 +192,20 @@ class Mutant:
     change: Change = nothing
 
 
-_222 = Layout(dp=2, pp=2, tp=2)
-_ONE, _TIED = jobs.config(_222), jobs.config(_222, tied=True)
-_42 = jobs.config(Layout(dp=4, tp=2))  # sizes that tell the axes apart
-_SP = replace(jobs.config(_222, zero=2), sequence_parallel=True)
+def _on(layout: Layout, zero: int = 1, tied: bool = False, reshard: bool = True, **more) -> Config:
+    """The lab's model with two layers, on four ranks."""
+    model = replace(jobs.MODEL, layers=2, tied=tied)
+    return replace(jobs.config(layout, zero, reshard=reshard), model=model, **more)
+
+
+TENSOR, PIPELINE = Layout(dp=2, tp=2), Layout(dp=2, pp=2)
+_ONE, _TIED = _on(TENSOR), _on(PIPELINE, tied=True)
 MUTANTS = {
     "right": Mutant(_ONE),
-    "right, tied, ZeRO-3": Mutant(jobs.config(_222, 3, tied=True)),
-    "mean over dp twice": Mutant(_42, other(zero1_step=mean_again)),
-    "mean over dp left out": Mutant(_42, per_replica),
+    "right, pipeline": Mutant(_TIED),
+    "right, ZeRO-3": Mutant(_on(PIPELINE, 3, tied=True)),
+    "mean over dp twice": Mutant(_on(Layout(dp=4)), other(zero1_step=mean_again)),
+    "mean over dp left out": Mutant(_on(Layout(dp=4)), per_replica),
     "gradients not summed over dp": Mutant(_ONE, other(zero1_step=own_gradients)),
     "weights not gathered": Mutant(_ONE, other(zero1_step=not_gathered)),
     "local norm": Mutant(_ONE, other(global_grad_norm=local_norm)),
@@ -210,13 +215,13 @@ MUTANTS = {
     "tp slowest": Mutant(_ONE, tp_slowest),
     "sampler by global rank": Mutant(_ONE, sampler_by_rank),
     "tied weight not summed": Mutant(_TIED, no_sum_over),
-    "tied weight not summed, ZeRO-2": Mutant(jobs.config(_222, 2, tied=True), no_sum_over),
-    "norms not summed": Mutant(_SP, no_sum_over),
+    "tied weight not summed, ZeRO-2": Mutant(_on(PIPELINE, 2, tied=True), no_sum_over),
+    "norms not summed": Mutant(_on(TENSOR, 2, sequence_parallel=True), no_sum_over),
     "seed by rank": Mutant(_ONE, seed_by_rank),
-    "placeholder losses": Mutant(_ONE, placeholder_losses),
-    "last micro-batch alone": Mutant(jobs.config(_222, 2), last_micro_batch),
-    "old weights": Mutant(jobs.config(_222, 3, reshard=False), old_weights),
-    "cp left out": Mutant(jobs.config(Layout(dp=2, cp=2, tp=2)), cp_left_out),
+    "placeholder losses": Mutant(_TIED, placeholder_losses),
+    "last micro-batch alone": Mutant(_on(PIPELINE, 2), last_micro_batch),
+    "old weights": Mutant(_on(PIPELINE, 3, reshard=False), old_weights),
+    "cp left out": Mutant(_on(Layout(dp=2, cp=2)), cp_left_out),
 }
 
 

@@ -53,7 +53,7 @@ def make(layout: Layout) -> Mesh | None:
     sizes = tuple(layout.sizes.values())
     mesh = DeviceMesh(_device_type(), torch.arange(n).view(sizes), mesh_dim_names=AXES)
     whole = _mine([list(range(n))])
-    data = _mine(layout.groups("dp", "cp"))
+    data = _mine(layout.groups("dp", "cp")) if layout.cp > 1 else None
     ends = None
     if layout.pp > 1:
         ends = _mine([[group[0], group[-1]] for group in layout.groups("pp")])
@@ -62,13 +62,10 @@ def make(layout: Layout) -> Mesh | None:
     at = dict(zip(AXES, mesh.get_coordinate(), strict=True))
     group = {axis: mesh.get_group(axis) for axis in AXES}
     named = {"mesh": whole, "ends": ends, "dp×cp": data, **group}
-    if layout.cp == 1:
-        data = group["dp"]
-        del named["dp×cp"]
     for axis, one in named.items():
         if one is not None:
             ranks.name_axis(one, axis)
-    return Mesh(layout, at, group, whole, data, ends, mesh)
+    return Mesh(layout, at, group, whole, data or group["dp"], ends, mesh)
 
 
 def close(mesh: Mesh | None) -> None:

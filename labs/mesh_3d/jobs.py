@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -46,38 +47,48 @@ def config(layout: Layout, zero: int = 1, tied: bool = False, reshard: bool = Tr
     )
 
 
+def ways(layout: Layout) -> tuple[tuple[int, bool], ...]:
+    """WAYS; of a single replica, which has nobody to share with, the first and the last stage."""
+    return WAYS if layout.dp > 1 else tuple(way for way in WAYS if way in ((1, True), (3, True)))
+
+
 def grid(ranks: int) -> list[Config]:
     """All that is held against one device on `ranks` ranks.
 
-    Every way to share out, tied and untied, at each of LAYOUTS that fits; the hardest way at each
-    other layout of all ranks; sequence and context parallelism and dropout on top; and the evenest
-    with one micro-batch, and in fp32.
+    Every way to share out, tied and untied, at each of LAYOUTS that fits; the hardest one at other
+    layouts of all ranks; sequence and context parallelism, dropout and overlap on top; and the
+    evenest layout in fp32.
     """
     every = [layout for layout in LAYOUTS if layout.ranks <= ranks]
     found = [
         config(layout, zero, tied, reshard)
         for layout in every
-        for zero, reshard in WAYS
+        for zero, reshard in ways(layout)
         for tied in (False, True)
     ]
-    others = [layout for layout in factorizations(ranks) if fits(layout) and layout not in every]
-    found += [config(layout, 3 if layout.dp > 1 else 1, tied=True) for layout in others]
+    found += [config(at, 3 if at.dp > 1 else 1, tied=True) for at in others(ranks, every)]
     found += further(ranks)
-    even = default(ranks)
-    found.append(replace(config(even, 2), micro_batches=1))
-    found += [replace(config(even, zero), dtype=torch.float32) for zero in (1, 3)]
-    return found
+    even = replace(config(default(ranks)), dtype=torch.float32)
+    return [*found, even, replace(even, zero=3, micro_batches=4, batch=2 * even.batch)]
+
+
+def others(ranks: int, known: Sequence[Layout]) -> list[Layout]:
+    """Besides those known, for each axis an even layout of all ranks in which it is the longest."""
+    found = [layout for layout in factorizations(ranks) if fits(layout) and layout not in known]
+    longest = min((max(layout.sizes.values()) for layout in found), default=0)
+    by_axis = [[at for at in found if at.sizes[axis] == longest] for axis in ("dp", "pp", "tp")]
+    return list(dict.fromkeys(those[-1] for those in by_axis if those))
 
 
 def further(ranks: int) -> list[Config]:
     """What comes on top of the three axes: the stream split along T, a ring in attention, masks."""
     wide = replace(MODEL, length=16)
     found = [
-        (Layout(dp=2, pp=2, tp=2), dict(zero=2, sequence_parallel=True)),
-        (Layout(dp=2, tp=2), dict(zero=0, dropout=0.1)),
-        (Layout(dp=2, cp=2), dict(zero=2)),
-        (Layout(dp=2, cp=2, tp=2), dict(zero=3)),
-        (Layout(pp=2, cp=2, tp=2), dict(sequence_parallel=True, dropout=0.1)),
+        (Layout(dp=2, pp=2, tp=2), dict(zero=2, sequence_parallel=True, dropout=0.1)),
+        (Layout(dp=2, tp=2), dict(zero=0, sequence_parallel=True)),
+        (Layout(dp=2, cp=2), dict(zero=2, dropout=0.1)),
+        (Layout(pp=2, cp=2, tp=2), dict(zero=1, sequence_parallel=True)),
+        (Layout(dp=2, pp=2), dict(zero=3, overlap=True)),
     ]
     return [
         replace(config(layout), model=wide, **more)

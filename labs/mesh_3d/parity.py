@@ -58,8 +58,8 @@ def _trained(config: Config, steps: int) -> Reference:
 def reference(config: Config, steps: int) -> Reference:
     """The same training on one device; trained once for all layouts of it, always in fp64."""
     same = replace(
-        config, layout=Layout(), micro_batches=1, zero=0, reshard=True, dtype=torch.float64,
-        sequence_parallel=False,
+        config, layout=Layout(), micro_batches=1, zero=1, reshard=True, dtype=torch.float64,
+        sequence_parallel=False, overlap=False,
     )  # fmt: skip
     return _trained(same, steps)
 
