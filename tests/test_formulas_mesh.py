@@ -57,6 +57,7 @@ class TestState:
     def test_the_peak_does_not_fall_with_more_ranks(self) -> None:
         assert formulas.zero3_peak(100, 1) == 300 and formulas.zero3_peak(100, 2) == 250
         assert formulas.zero3_peak(100, 10**6) == pytest.approx(200, rel=1e-5)
+        assert formulas.zero3_peak(100, 2, copied=False) == 200
 
     @pytest.mark.parametrize("zero", [4, -1, "1", True, 1.5])
     def test_no_such_stage(self, zero: object) -> None:

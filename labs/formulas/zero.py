@@ -83,13 +83,14 @@ def padded_parameters(units: Sequence[int], n: int) -> int:
     return sum(-(-unit // n) * n for unit in units)
 
 
-def zero3_peak(unit: float, n: int) -> float:
-    """Bytes that a step takes under ZeRO-3 besides what is at rest: (2 + 1/n) of the largest unit.
+def zero3_peak(unit: float, n: int, copied: bool = True) -> float:
+    """Bytes that a step takes under ZeRO-3 besides what is at rest: two of the largest unit, and
+    1/n of one where the backend reduces a copy of what it is given (gloo does).
 
-    unit: bytes of its weights as the rank holds them whole, so a unit's 1/tp. One after the other:
-    its weights gathered and its gradients beside them; its gradients end to end, ready to be sent,
-    the copy that is worked on (gloo's; or autograd's, before), and the n-th of it that arrives.
+    unit: bytes of its weights as the rank holds them whole, so a unit's 1/tp. The moments of the
+    peak, one after the other: its weights gathered and its gradients beside them; its gradients,
+    and the same end to end, ready to be sent; these, gloo's copy, and the n-th that arrives.
     Activations and the optimizer's own are not counted: the formula is of few tokens and n ≥ 2.
     """
     need_ranks(n)
-    return (2 + 1 / n) * unit
+    return (2 + (1 / n if copied else 0)) * unit
