@@ -34,8 +34,9 @@ def of_kind(got: torch.Tensor) -> str:
     return "keep the norm in fp64 or fp32: bf16 has three digits"
 
 
-def of_value(value: float, every: list[Reference], group: int, member: int) -> str:
-    """What the norm is instead, and why."""
+def of_value(values: Sequence[float], every: list[Reference], group: int, member: int) -> str:
+    """What the norm is instead on one rank of a group, and why. values: of each rank of it."""
+    value = values[member]
     reference = every[group]
     size, dtype = reference.asked.size, reference.asked.dtype
     if not math.isfinite(value):
@@ -43,7 +44,10 @@ def of_value(value: float, every: list[Reference], group: int, member: int) -> s
     if value == 0 and 0 < size < 1:
         return _VANISHED
     nearly = math.isclose(value, reference.norm, rel_tol=1e-5)
+    alike = all(math.isclose(value, other, rel_tol=1e-9) for other in values)
     for slip, hint in _slips(every, group, member):
+        if hint == _ALONE and alike and reference.n > 1:
+            continue  # one of them has, by chance, what all of them tell
         if not nearly and math.isclose(value, slip, rel_tol=1e-6, abs_tol=1e-12 * size):
             return hint
     if dtype == torch.bfloat16 and math.isclose(value, reference.norm, rel_tol=0.1):

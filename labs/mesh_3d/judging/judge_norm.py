@@ -69,7 +69,8 @@ def _value(seen: Seen, every: list[Reference]) -> Verdict | None:
             value, want = got.double().item(), reference.norm
             if not abs(value - want) <= EPS[_exact(seen, got)] * want:
                 words = f"{where}: got {value:.9g}, expected {want:.9g}"
-                hint = hints_norm.of_value(value, every, group, member)
+                values = [one["norm"].double().mean().item() for one in seen.told[group]]
+                hint = hints_norm.of_value(values, every, group, member)
                 return Verdict(name, FAILED, words, hint)
             if told["changed"]:
                 hint = "the optimizer still needs the gradients: no square_(), no mul_()"
