@@ -97,7 +97,7 @@ def checks(found: Sequence[Peak]) -> list[Check]:
             equal(f"{name}: largest piece of memory, a whole block", one.largest, one.unit, "bytes",
                   "parameters of a block on the rank · 4"),
             near(f"{name}: peak of a step above that", one.peak, round(one.formula),
-                 round(WITHIN * one.formula), "bytes", "weights and gradients of a unit; 1/n that arrives"),
+                 round(WITHIN * one.formula), "bytes", "a unit twice, and 1/n of it"),
             at_most(f"{name}: left over of what the step took", one.left, one.unit / 50, "bytes",
                     "all is released"),
         ]  # fmt: skip
