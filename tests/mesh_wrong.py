@@ -28,6 +28,7 @@ def never_waits(jobs) -> list[dict]:
     def finish(self) -> None:
         if self.coming is not None:
             self.grad += self.coming[1]
+            self.coming = None
 
     Unit.finish = finish  # of this process, which ends with the run
     return on_rank(jobs)

@@ -7,6 +7,7 @@ paced (labs/context_parallel/clock/slow_link.py), so that they take their time a
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Sequence
@@ -33,14 +34,17 @@ _QUIET = 0.005  # seconds after a try in which a rank leaves the cores to those 
 
 @dataclass(frozen=True)
 class Reduced:
-    """One backward pass, run a few times. of_message: a unit's backward pass in messages; numel:
-    gradients of a unit, fp32; overlap: sums begin as soon as they can, else after the last unit."""
+    """One backward pass, run a few times.
+
+    of_message: a unit's backward pass in messages; overlap: sums begin as soon as they can, else
+    after the last unit; numel: gradients of a unit, fp32, a multiple of the ranks
+    """
 
     name: str
     of_message: float
     overlap: bool
     units: int = 5
-    numel: int = 2**19
+    numel: int = 12 * 2**15
     link: float | None = LINK
     tries: int = 3
 
@@ -83,20 +87,21 @@ def on_rank(jobs: Sequence[Reduced]) -> list[dict]:
     """What the rank has to tell of each job.
 
     message: seconds of one alone, the slowest rank's shortest; slow_link: whether it is paced;
-    tries: of each `wall`, `computed` and `sent` (see Pass), and `sums`, the smallest and the
-    largest number of the summed gradients. Seconds from the common start.
+    tries: of each `wall`, `computed` and `sent` (see Pass), `sums`, the smallest and the largest of
+    the summed gradients (rank r's are all r + 1), and `went_on`, how often the rank went on from a
+    sum that it had begun without having waited for it. Seconds from the common start.
     """
     torch.set_num_threads(1)
     group = dist.new_group(backend="gloo")  # a device that sleeps is on the CPU
     ranks.name_axis(group, "dp")
-    found, known = [], {}
+    found, known, count = [], {}, itertools.count(1)
     for number, job in enumerate(jobs):
         ranks.step(number + 1, len(jobs))
         with slow_link(job.link) as slow:
             if job.numel not in known:
                 known[job.numel] = _alone(job, group)
             message = known[job.numel]
-            tries = [_once(job, group, message) for _ in range(job.tries)]
+            tries = [_once(job, group, message, next(count)) for _ in range(job.tries)]
         found.append(dict(message=message, slow_link=slow, tries=tries))
     return found
 
@@ -116,13 +121,14 @@ def _alone(job: Reduced, group: dist.ProcessGroup) -> float:
     return slowest.item()
 
 
-def _once(job: Reduced, group: dist.ProcessGroup, message: float) -> dict:
+def _once(job: Reduced, group: dist.ProcessGroup, message: float, number: int) -> dict:
+    """Gradients are `number` times the rank + 1, so that memory of another pass has other sums."""
     clock = _Clock(DeviceClock({("B", 0): job.of_message * message}))
     weights = [nn.Parameter(torch.zeros(job.numel)) for _ in range(job.units)]
     sharding = _sharding(weights, group, job, clock)
     y = torch.zeros(1, requires_grad=True)
     for weight in weights:
-        y = _Slept.apply(y, weight, clock, float(dist.get_rank(group) + 1))
+        y = _Slept.apply(y, weight, clock, float(number * (dist.get_rank(group) + 1)))
     sharding.begin()
     origin = clock.origin = together(group)
     clock.device.start(origin)
@@ -132,8 +138,8 @@ def _once(job: Reduced, group: dist.ProcessGroup, message: float) -> dict:
         sharding.finish()
     wall = time.monotonic() - origin
     time.sleep(_QUIET)
-    sums = torch.cat([unit.grad for unit in sharding.units])
-    return dict(wall=wall, computed=clock.computed, sent=clock.sent,
+    sums = torch.cat([unit.grad for unit in sharding.units]) / number
+    return dict(wall=wall, computed=clock.computed, sent=clock.sent, went_on=clock.went_on,
                 sums=(sums.min().item(), sums.max().item()))  # fmt: skip
 
 
@@ -145,6 +151,7 @@ class _Clock:
         self.computed: list[tuple[float, float]] = []
         self.sent: list[list[float]] = []
         self.later: list[_Watched] = []
+        self.went_on = 0
 
     def take(self) -> None:
         """A unit's backward pass."""
@@ -197,6 +204,7 @@ class _Watched(Unit):
         if self.coming is None:  # it was waited for
             when[1] = self.clock.now()
             return
+        self.clock.went_on += 1
         work, *rest = self.coming
         self.coming = (_Noted(work, when, self.clock), *rest)
 

@@ -63,8 +63,8 @@ def on_rank(jobs: Sequence[Timed], order: Callable) -> list[list[dict] | None]:
 def _groups(layout: Layout) -> dict[tuple[int, ...], dist.ProcessGroup]:
     """Gloo's, of this rank: a device that sleeps is on the CPU, whatever the machine has."""
     mine, found = dist.get_rank(), {}
-    asked = [("mesh", [list(range(layout.ranks))])]
-    asked += [(axis, layout.groups(axis)) for axis in ("dp", "pp", "tp")]
+    asked = [(axis, layout.groups(axis)) for axis in ("dp", "pp", "tp") if layout.sizes[axis] > 1]
+    asked.append(("mesh", [list(range(layout.ranks))]))  # unless an axis is all of it
     for axis, groups in asked:
         for members in groups:
             made = dist.new_group(members, backend="gloo")
@@ -93,7 +93,7 @@ class _Following:
     def __init__(self, program: Program, groups: dict, origin: float, layout: Layout) -> None:
         took = {(act.label[0], 0): act.seconds for act in program if act.what == COMPUTE}
         self.clock, self.groups = DeviceClock(took), groups
-        self.pipeline = groups[tuple(layout.group(dist.get_rank(), "pp"))]
+        self.pipeline = groups.get(tuple(layout.group(dist.get_rank(), "pp")))
         self.spans: list[Span] = []
         self.now, self.sent = 0.0, []
         self.clock.start(origin)
