@@ -25,13 +25,12 @@ DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 def check(config: Config) -> None:
     """Raises ValueError, a sentence, for a configuration that cannot be laid out or trained."""
-    kinds = dict(
-        layout=Layout, model=Shape, optimizer=AdamW, reshard=bool, sequence_parallel=bool
-    )  # fmt: skip
-    for name, kind in kinds.items():
+    for name, kind in dict(layout=Layout, model=Shape, optimizer=AdamW).items():
         given = getattr(config, name)
         if not isinstance(given, kind):
-            raise ValueError(f"{name} must be a {kind.__name__}, got {given!r}")
+            article = "an" if kind.__name__[0] in "AEIOU" else "a"
+            raise ValueError(f"{name} must be {article} {kind.__name__}, got {given!r}")
+    flag(reshard=config.reshard, sequence_parallel=config.sequence_parallel)
     whole(batch=config.batch, micro_batches=config.micro_batches)
     zero(config.zero)
     clip(config.clip)
@@ -53,6 +52,13 @@ def whole(**numbers: object) -> None:
     for name, number in numbers.items():
         if isinstance(number, bool) or not isinstance(number, Integral) or number < 1:
             raise ValueError(f"{name} must be a whole number from 1 on, got {number!r}")
+
+
+def flag(**given: object) -> None:
+    """Each must be True or False. Raises ValueError."""
+    for name, value in given.items():
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} must be True or False, got {value!r}")
 
 
 def zero(asked: object) -> None:
@@ -79,8 +85,7 @@ def dropout(asked: object) -> None:
 
 def overlap(asked: object, zero: int) -> None:
     """Whether sums of gradients run beside the backward pass. Raises ValueError."""
-    if not isinstance(asked, bool):
-        raise ValueError(f"overlap must be True or False, got {asked!r}")
+    flag(overlap=asked)
     if asked and zero < 2:
         raise ValueError(
             f"overlap needs zero=2 or 3, which sum a unit's gradients as soon as they are there; "

@@ -17,6 +17,7 @@ from dataclasses import replace
 from types import ModuleType
 
 from labs.answers import Missing, reference
+from labs.mesh import legal
 from labs.mesh.layout import Layout
 from labs.mesh.trainer import PARTS as _OF_A_STEP
 from labs.mesh_3d import (
@@ -128,7 +129,7 @@ def bisect(
     Raises ValueError, before anything is launched, for what cannot be; Missing where an answer is.
     """
     ask = refuse.asked(ranks, layout, zero, tied, None, mode, status)
-    refuse.flag(sequence_parallel=sequence_parallel)
+    legal.flag(sequence_parallel=sequence_parallel)
     refuse.parts(TOPIC, PARTS, mine)
     parts = {name: reference(f"{of}.{name}", mine.get(name)) for name, of in PARTS.items()}
     config = jobs.config(ask.layout, ask.zero, ask.tied)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from labs.mesh.config import Config
 from labs.mesh.on_rank import on_rank
 from labs.mesh_3d import jobs, parity, verdicts
-from labs.mesh_3d.ask import Ask
+from labs.mesh_3d.ask import LIMIT, Ask
 from labs.ranks import Run
 from labs.result import Result
 
@@ -17,7 +17,8 @@ SECTION = "grid"
 def add(result: Result, ask: Ask, parts: Mapping[str, Callable]) -> None:
     """Train all of them on the ranks; add what came of it."""
     todo = jobs.grid(ask.ranks)
-    take(result, todo, ask.launch(on_rank, todo, dict(parts), ask.steps), ask.steps)
+    run = ask.launch(on_rank, todo, dict(parts), ask.steps, limit=2 * LIMIT)
+    take(result, todo, run, ask.steps)
 
 
 def take(result: Result, todo: Sequence[Config], run: Run, steps: int) -> None:

@@ -5,7 +5,7 @@ What a single configuration cannot be is refused where it is made: labs/mesh/leg
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import log
 
 from labs import ranks
@@ -13,6 +13,7 @@ from labs.mesh import legal
 from labs.mesh.layout import Layout, factorizations
 from labs.mesh_3d import jobs
 from labs.mesh_3d.ask import Ask
+from labs.ranks.ship import Source
 
 MOST_STEPS = 1000
 
@@ -29,7 +30,7 @@ def asked(
     """What was asked, once nothing of it clashes. Raises ValueError."""
     ranks.place(n)
     legal.zero(zero)
-    flag(tied=tied, status=status)
+    legal.flag(tied=tied, status=status)
     if steps is not None:
         legal.whole(steps=steps)
         if steps > MOST_STEPS:
@@ -38,13 +39,6 @@ def asked(
         raise ValueError(f"mode must be 'warm' or 'cold', got {mode!r}")
     found = jobs.default(n) if layout is None else fitting(named(layout), n)
     return Ask(n, found, int(zero), tied, jobs.STEPS if steps is None else int(steps), mode, status)
-
-
-def flag(**given: object) -> None:
-    """Each must be True or False. Raises ValueError."""
-    for name, value in given.items():
-        if not isinstance(value, bool):
-            raise ValueError(f"{name} must be True or False, got {value!r}")
 
 
 def named(layout: object) -> Layout:
@@ -87,15 +81,18 @@ def _distance(one: Layout, other: Layout) -> float:
     return sum(abs(log(one.sizes[axis] / size)) for axis, size in other.sizes.items())
 
 
-def parts(topic: str, known: Iterable[str], mine: Iterable[str]) -> None:
-    """Functions of one's own have names that the lab knows. Raises ValueError."""
+def parts(topic: str, known: Iterable[str], mine: Mapping[str, object]) -> None:
+    """What is one's own are functions, by names that the lab knows. Raises ValueError."""
     unknown = [name for name in mine if name not in known]
     if unknown:
         raise ValueError(f"{unknown[0]!r} is no part of {topic}; its parts are {', '.join(known)}")
+    for name, own in mine.items():
+        if not callable(own) and not isinstance(own, Source):
+            raise ValueError(f"{name} must be a function, got {own!r}")
 
 
 def both(only: object, everything: object) -> None:
     """Some sections, or all of them. Raises ValueError."""
-    flag(all=everything)
+    legal.flag(all=everything)
     if everything and only is not None:
         raise ValueError(f"only={only!r} and all=True ask for different things; give one of them")
