@@ -52,7 +52,8 @@ def used(gap: Gap) -> float:
 
 @cache
 def _trained(config: Config, steps: int) -> Reference:
-    return one_device.train(config, steps)
+    with _one_thread():
+        return one_device.train(config, steps)
 
 
 def reference(config: Config, steps: int) -> Reference:
