@@ -14,6 +14,7 @@ from labs.mesh.nodes import TP_SLOWEST, Nodes, on_rank
 from labs.mesh_3d import nodes as lab
 from labs.mesh_3d import nodes_figure
 from labs.mesh_3d.ask import Ask
+from labs.ranks.ledger import Ledger, Row
 from labs.result import Result
 
 PARTS = dict(place_on_nodes=reference("mesh_3d.place_on_nodes"))
@@ -130,6 +131,16 @@ class TestSection:
         assert "tp fastest: 8 of 8" in alt and "tp slowest: 0 of 8" in alt
         assert "TP 1 node NVLink 4 (H100) 9.00 GB 20.0 ms" in alt
         assert "TP 8 nodes InfiniBand 400 Gb/s 9.00 GB 180.0 ms" in alt
+
+    def test_the_picture_takes_what_64_ranks_sent(self, result):
+        rows = [
+            Row(0, "", "all_reduce", "tp", "forward", "ring", 1, 9, 9.0, 4.5e9),
+            Row(0, "", "send", "pp", "forward", "direct", 1, 9, 9.0, 5e8),
+            Row(63, "", "send", "pp", "forward", "direct", 1, 9, 9.0, 7e8),
+        ]
+        more = Result("mesh_3d", {}, values=result.values | {"64 ranks": (None, Ledger(rows))})
+        alt = nodes_figure.plot(more).alt
+        assert "4.50 GB 10.0 ms" in alt and "0.50 GB 10.0 ms" in alt
 
     def test_no_picture_without_the_section(self):
         with pytest.raises(ValueError, match="only='nodes'"):

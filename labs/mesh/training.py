@@ -1,4 +1,4 @@
-"""Many steps on a mesh, on a rank: the loss of each, when each ended, what the rank held at most."""
+"""Many steps on a mesh, on a rank: the loss of each, when it ended, what the rank held at most."""
 
 from __future__ import annotations
 

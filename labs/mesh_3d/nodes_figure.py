@@ -15,6 +15,7 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 from labs import figure
 from labs.figure import COLOURS, Picture
 from labs.mesh.layout import AXES
+from labs.mesh_3d import fake
 from labs.mesh_3d.nodes import SECTION, Placed, link, traffic
 from labs.result import Result
 
@@ -26,12 +27,16 @@ _GB, _MS = 1e-9, 1e3
 def plot(result: Result, sent: Mapping[str, float] | None = None) -> Picture:
     """The worked layout with tp fastest, and beside it with tp slowest.
 
-    sent: ideal bytes of a rank in a step, by axis; None: links are named, and no times.
-    Raises ValueError where the section was not run.
+    sent: ideal bytes of a rank in a step, by axis; None: what rank 0 sent in the section "64 ranks",
+    and where that was not run links are named, without times. Raises ValueError where there are no
+    nodes.
     """
     placed: list[Placed] | None = result.values.get(SECTION)
     if not placed:
         raise ValueError(f"this result has no nodes: run the lab with only={SECTION!r}")
+    if sent is None and fake.SECTION in result.values:
+        _, ledger = result.values[fake.SECTION]
+        sent = fake.by_axis(ledger, 0)
     drawn, axes = figure.axes(9.6, 5.6, columns=2)
     titles = ("tp fastest: as it should be", "tp slowest: the wrong way round")
     for ax, one, title in zip(axes, placed[:2], titles, strict=True):
