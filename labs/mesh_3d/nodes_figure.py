@@ -27,9 +27,9 @@ _GB, _MS = 1e-9, 1e3
 def plot(result: Result, sent: Mapping[str, float] | None = None) -> Picture:
     """The worked layout with tp fastest, and beside it with tp slowest.
 
-    sent: ideal bytes of a rank in a step, by axis; None: what rank 0 sent in the section "64 ranks",
-    and where that was not run links are named, without times. Raises ValueError where there are no
-    nodes.
+    sent: ideal bytes of a rank in a step, by axis; None: what rank 0 sent in the section
+    "64 ranks", and where that was not run links are named, without times. Raises ValueError where
+    there are no nodes.
     """
     placed: list[Placed] | None = result.values.get(SECTION)
     if not placed:
