@@ -52,6 +52,14 @@ def not_gathered(weights, grads, update, group=None):
     update(share, grad)
 
 
+def no_update(weights, grads, update, group=None):
+    """A ZeRO-1 step that sums, gathers, and never calls for the update."""
+    n, rank = dist.get_world_size(group), dist.get_rank(group)
+    share = weights.chunk(n)[rank].clone()
+    dist.reduce_scatter_single(torch.empty_like(share), grads, group=group)
+    dist.all_gather_single(weights, share, group=group)
+
+
 def local_norm(grads, holders, group=None):
     """The norm of what this rank holds."""
     return torch.stack([grad.double().square().sum() for grad in grads]).sum().sqrt()
@@ -208,6 +216,7 @@ MUTANTS = {
     "mean over dp left out": Mutant(_on(Layout(dp=4)), per_replica),
     "gradients not summed over dp": Mutant(_ONE, other(zero1_step=own_gradients)),
     "weights not gathered": Mutant(_ONE, other(zero1_step=not_gathered)),
+    "no update": Mutant(_ONE, other(zero1_step=no_update)),
     "local norm": Mutant(_ONE, other(global_grad_norm=local_norm)),
     "norm counts replicas": Mutant(_ONE, other(global_grad_norm=counts_replicas)),
     "f forgets": Mutant(_ONE, other(copy_to_ranks=f_forgets)),

@@ -133,6 +133,13 @@ def test_a_function_of_ones_own_is_run():
     assert "norm of every step" in failing(wrong)
 
 
+@pytest.mark.ranks
+def test_by_hand_with_plain_torchrun(capsys):
+    ranks.torchrun("labs.mesh_3d", ranks=2, lines=3)
+    told = capsys.readouterr().out
+    assert "mesh_3d: 10 of 10 checks ok" in told, told
+
+
 class TestOnPaper:
     def test_the_evenest_layout(self):
         told = {n: str(jobs.default(n)) for n in (1, 2, 4, 6, 7, 8)}

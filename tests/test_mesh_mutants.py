@@ -66,6 +66,7 @@ VALUES = {LOSS, NORM, FIRST, GRADIENTS, CLIPPED, WEIGHTS}
         ("mean over dp left out", {LOSS, NORM, FIRST, GRADIENTS}),
         ("gradients not summed over dp", VALUES),
         ("weights not gathered", {COPIES, WEIGHTS, LOSS}),
+        ("no update", {COUNTED, NORM, GRADIENTS, CLIPPED, WEIGHTS}),
         ("local norm", {NORM, CLIPPED}),
         ("norm counts replicas", {NORM, CLIPPED}),
         ("f forgets", {NORM, GRADIENTS}),

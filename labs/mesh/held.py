@@ -1,12 +1,12 @@
 """Which part of which parameter a rank holds, written on the parameter itself.
 
 A pass that cuts a parameter says what it kept, so that gradients and weights can be put together
-again, counted once, saved and loaded at another layout.
+again (labs/mesh/assembly.py), counted once, saved and loaded at another layout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -80,40 +80,3 @@ def cut(parameter: nn.Parameter, dim: int, runs: Sequence[tuple[int, int]]) -> n
 def copied(parameter: nn.Parameter, times: int) -> None:
     """Note that `times` ranks hold what this one held alone so far."""
     parameter.held = replace(parameter.held, copies=parameter.held.copies * times)
-
-
-def assemble(
-    parts: Iterable[tuple[Held, torch.Tensor]],
-) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
-    """The whole tensors of many parts; second: how far apart copies of the same numbers are.
-
-    Raises ValueError where a number of a parameter is held by nobody.
-    """
-    whole: dict[str, torch.Tensor] = {}
-    written: dict[str, torch.Tensor] = {}
-    apart: dict[str, float] = {}
-    for held, part in parts:
-        if held.name not in whole:
-            whole[held.name] = part.new_zeros(held.shape)
-            written[held.name] = torch.zeros(held.shape[held.dim], dtype=torch.bool)
-            apart[held.name] = 0.0
-        kept = torch.tensor(held.kept, dtype=torch.long)
-        real = part.narrow(held.dim, 0, len(kept)) if len(kept) < part.shape[held.dim] else part
-        again = written[held.name][kept]
-        if again.any():
-            at = again.nonzero().flatten()
-            before = whole[held.name].index_select(held.dim, kept[at])
-            gap = (before - real.index_select(held.dim, at)).abs().max().item()
-            apart[held.name] = max(apart[held.name], gap if gap == gap else float("inf"))
-        new = (~again).nonzero().flatten()
-        whole[held.name].index_copy_(held.dim, kept[new], real.index_select(held.dim, new))
-        written[held.name][kept] = True
-    missing = [name for name, seen in written.items() if not seen.all()]
-    if missing:
-        raise ValueError(f"no rank holds some numbers of {missing[0]}")
-    return whole, apart
-
-
-def by_name(model: nn.Module) -> Mapping[str, nn.Parameter]:
-    """The parameters of a rank by the names that they have in the whole model."""
-    return {parameter.held.name: parameter for parameter in model.parameters()}

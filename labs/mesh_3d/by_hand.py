@@ -1,6 +1,12 @@
-"""The lab on ranks that somebody else started: plain torchrun, on one node or several."""
+"""The lab on ranks that somebody else started: plain torchrun, on one node or several.
+
+torchrun --nproc-per-node 8 -m labs.mesh_3d            the evenest layout of these ranks
+torchrun --nproc-per-node 8 -m labs.mesh_3d --all      the grid as well
+"""
 
 from __future__ import annotations
+
+import sys
 
 import torch.distributed as dist
 
@@ -13,15 +19,12 @@ from labs.result import Result
 
 
 def run_here() -> int:
-    """Run the lab in this process, one of torchrun's. Returns the exit code.
-
-    What is held against one device: the evenest layout of these ranks, and the grid.
-    """
+    """Run the lab in this process, one of torchrun's. Returns the exit code."""
     parts = {name: reference(f"{topic}.{name}") for name, topic in PARTS.items()}
     with by_hand.joined() as joined:
         n = dist.get_world_size()
         ask = Ask(n, jobs.default(n))
-        rooms = {one: one.configs(ask), grid: jobs.grid(n)}
+        rooms = {one: one.configs(ask), **({grid: jobs.grid(n)} if "--all" in sys.argv else {})}
         todo = list(dict.fromkeys(config for those in rooms.values() for config in those))
         run = joined.gather(on_rank(todo, parts, ask.steps))
         if run is None:  # not rank 0, which prints

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -105,7 +105,8 @@ def _hold(config: Config, number: int, values: Sequence[list], steps: int) -> Co
     if config.dtype == torch.float64:
         gaps.append(_tensors(WEIGHTS, whole[WEIGHTS], one.weights, one.gradients, WEIGHTS_EPS))
     return Compared(
-        config, tuple(gaps), _copies(whole), _counted(whole), _samples(config, told, steps),
+        config, tuple(gaps), _copies(whole), _counted(whole, one.weights),
+        _samples(config, told, steps),
         _signature(config, whole, one, told[0]["losses"][0]), told[0]["losses"][0],
     )  # fmt: skip
 
@@ -152,11 +153,12 @@ def _copies(whole: Mapping[str, Whole]) -> Gap:
     return Gap(worst[0], worst[1], 0.0)
 
 
-def _counted(whole: Mapping[str, Whole]) -> str:
+def _counted(whole: Mapping[str, Whole], names: Iterable[str]) -> str:
     """Numbers that no rank holds, or that another number of ranks holds than say so."""
     told = []
     for what, one in whole.items():
-        told += [f"{what}: nobody holds all of {name}" for name in one.missing]
+        missing = [*one.missing, *(name for name in names if name not in one.tensors)]
+        told += [f"{what}: nobody holds all of {name}" for name in missing]
         told += [f"{what}: copies of {name} miscounted" for name in one.miscounted]
         told += [f"{what}: padding is not zero"] if one.padding else []
     return told[0] if told else ""
