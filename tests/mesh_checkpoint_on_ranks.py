@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 from labs import ranks
+from labs.data_parallel.zero3 import ShardedUnit
 from labs.mesh import checkpoint, groups
 from labs.mesh.checkpoint import planners, state
 from labs.mesh.config import Config
@@ -80,6 +81,8 @@ def loads(jobs: list[tuple], parts: Parts) -> list[dict | None]:
         if trainer is None:
             found.append(None)
             continue
+        if config.zero == 3:
+            trainer.sharding.whole_weights()  # gathered before the load, so of the past after it
         before = [one.tensor.clone() for one in state.kept(trainer)]
         told = dict(refused="", losses=[])
         with WRONG[wrong]():
@@ -151,6 +154,27 @@ def _other_shard() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def _first_shard_everywhere() -> Iterator[None]:
+    """As many numbers as there should be, but the first rank's again, and not the others'."""
+    of_run = state.of_run
+
+    def first(held: Held, start: int, end: int) -> list:
+        if held.runs != ((0, held.shape[held.dim]),) and len(held.runs) == 1:
+            held = replace(held, runs=((0, held.padded),))
+        return of_run(held, start, end)
+
+    with mock.patch.object(state, "of_run", first):
+        yield
+
+
+@contextlib.contextmanager
+def _gathered_ones_stay() -> Iterator[None]:
+    """Weights that ZeRO-3 had gathered before are taken for what was loaded."""
+    with mock.patch.object(ShardedUnit, "let_go", lambda self: None):
+        yield
+
+
+@contextlib.contextmanager
 def _master_lost() -> Iterator[None]:
     """The master made from the bf16 weights, as where only the model's weights are stored."""
     place = state.Wanted.place
@@ -183,6 +207,8 @@ def _gathered() -> Iterator[None]:
     def all_on_rank_0(trainer: Trainer) -> dict:
         everyone = [None] * trainer.mesh.layout.ranks
         mine = written(trainer)
+        for part in mine.values():
+            part.rectangles = [(at, view.clone()) for at, view in part.rectangles]
         dist.all_gather_object(everyone, mine, group=trainer.mesh.whole)
         if trainer.mesh.rank:
             return {}
@@ -219,6 +245,8 @@ WRONG: dict[str | None, Callable[[], contextlib.AbstractContextManager]] = {
     "moments left out": _moments_left_out,
     "step count lost": _step_count_lost,
     "other shard": _other_shard,
+    "first shard everywhere": _first_shard_everywhere,
+    "gathered ones stay": _gathered_ones_stay,
     "master lost": _master_lost,
     "copies written": _copies_written,
     "copies written unseen": _copies_written_unseen,

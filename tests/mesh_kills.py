@@ -18,20 +18,22 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
 from labs import ranks
-from labs.mesh import checkpoint, groups, one_device
+from labs.gpt import Shape
+from labs.mesh import checkpoint, groups
 from labs.mesh.checkpoint import folders, planners
 from labs.mesh.config import Config
 from labs.mesh.layout import Layout
 from labs.mesh.trainer import PARTS, Trainer
 
 AMID, BEFORE, AFTER = "amid the data", "before the rename", "after the rename"
+MODEL = Shape(layers=2, d=16, heads=4, length=8)
 STEPS = 2  # between two saves
 EPS = 1e-10  # of a loss, in fp64
 Moment = float | str | None
@@ -39,10 +41,16 @@ Moment = float | str | None
 
 
 def train_and_be_killed(
-    config: Config, parts: Mapping[str, Callable], folder: str, moment: Moment
+    config: Config, parts: Mapping[str, Callable], folder: str, moment: Moment, naive: bool
 ) -> None:
-    """On every rank: go on from the newest checkpoint, and be killed amid the next save."""
+    """On every rank: go on from the newest checkpoint, and be killed amid the next save.
+
+    naive: a save writes over the one before it.
+    """
     torch.set_num_threads(1)
+    if naive:
+        folders.begin = lambda folder, _: Path(folder) / folders.named(STEPS)
+        folders.finish = lambda path: path
     trainer = Trainer(config, groups.make(config.layout), parts)
     try:
         first = checkpoint.load(trainer, folder)
@@ -129,23 +137,25 @@ class Killed:
 
 
 def trials(
-    layout: Layout, moments: Sequence[Moment], hear: Callable[[Killed], None] = print
-) -> tuple[list[Killed], list[str]]:
+    layout: Layout, moments: Sequence[Moment], hear: Callable[[Killed], None] = print,
+    naive: bool = False,
+) -> tuple[list[Killed], list[str]]:  # fmt: skip
     """One launch a moment, each going on from what the last one left, and one that is not killed.
 
-    Second: the names in the folder in the end.
+    Second: the names in the folder in the end. naive: with a save that writes over the one before.
     """
     from labs.answers import reference
+    from labs.mesh_3d import parity
 
     parts = {name: reference(f"{topic}.{name}") for name, topic in PARTS.items()}
-    config = Config(layout=layout, clip=0.05)
-    right = one_device.train(replace(config, layout=Layout()), STEPS * (len(moments) + 2)).losses
+    config = Config(layout, MODEL, clip=0.05)
+    right = parity.reference(config, STEPS * (len(moments) + 2)).losses
     found = []
     with tempfile.TemporaryDirectory(prefix="kills-") as name:
         folder = Path(name)
         for moment in [*moments, None]:
             newest = max(folders.complete(folder), default=0)
-            told = _launch(config, parts, name, moment)
+            told = _launch(config, moment, config, parts, name, moment, naive)
             first, losses = told[0]["first"], [one["losses"] for one in told]
             wanted = torch.tensor(right[first : first + STEPS], dtype=torch.float64)
             apart = (torch.tensor(losses, dtype=torch.float64) - wanted).abs().max().item()
@@ -155,9 +165,8 @@ def trials(
         return found, sorted(path.name for path in folder.iterdir())
 
 
-def _launch(config: Config, parts: Mapping, folder: str, moment: Moment) -> list[dict]:
+def _launch(config: Config, moment: Moment, *args: object) -> list[dict]:
     """What each rank told before it was killed."""
-    args = (config, parts, folder, moment)
     try:
         run = ranks.launch(
             train_and_be_killed, config.layout.ranks, args=args, limit=120, status=False

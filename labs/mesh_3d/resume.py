@@ -73,12 +73,21 @@ class Resumed:
         return "\n".join(lines)
 
 
+def configuration(ask: Ask) -> Config:
+    """The lab's model with fewer layers: what is stored is the same, and each step takes less."""
+    config = jobs.config(ask.layout, ask.zero, ask.tied)
+    return replace(config, model=replace(config.model, layers=max(2, ask.layout.pp)))
+
+
 def targets(config: Config) -> list[Config]:
     """Where a run goes on: as it was, without dp at another ZeRO level, and on one device."""
     n, layout = config.layout.ranks, config.layout
     narrow = Layout(pp=layout.pp, tp=n // layout.pp)
     others = [narrow, *(other for other in factorizations(n) if other.dp == 1)]
-    fitting = [other for other in others if other != layout and jobs.fits(other)]
+    fitting = [
+        other for other in others
+        if other != layout and jobs.fits(other) and other.pp <= config.model.layers
+    ]  # fmt: skip
     found = [config]
     if fitting:
         found.append(replace(config, layout=fitting[0], zero=1 if config.zero == 3 else 3))
@@ -92,7 +101,7 @@ def add(result: Result, ask: Ask, parts: Parts) -> None:
     if ask.layout.ranks == 1:
         result.notes.append(f"{SECTION} left out: it needs 2 ranks or more")
         return
-    config = jobs.config(ask.layout, ask.zero, ask.tied)
+    config = configuration(ask)
     configs = targets(config)
     with tempfile.TemporaryDirectory(prefix="checkpoints-") as folder:
         one = (config, dict(parts), folder, BEFORE, AFTER)
@@ -115,7 +124,7 @@ def add(result: Result, ask: Ask, parts: Parts) -> None:
 
 def rank_0_alone(parts: Parts, mode: str | None = None) -> Diagnosis:
     """What becomes of a save that rank 0 of two calls alone."""
-    config = replace(jobs.config(Layout(dp=2)), clip=None)
+    config = configuration(Ask(layout=Layout(dp=2)))
     with tempfile.TemporaryDirectory(prefix="checkpoints-") as folder:
         return ranks.diagnose(
             resuming.rank_0_saves, 2, args=(config, dict(parts), folder), limit=60, mode=mode

@@ -75,7 +75,7 @@ class Writes(SavePlanner):
         return SavePlan(items)
 
     def create_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
-        """On one rank, with the plans of all: each number is written once, and there is room."""
+        """On one rank, with all ranks' plans: each number is written once, and there is room."""
         plans, metadata = create_default_global_save_plan(all_plans)
         once(metadata)
         self._room(metadata)
@@ -102,13 +102,17 @@ class Writes(SavePlanner):
 
 
 def once(metadata: Metadata) -> None:
-    """Raises ValueError unless the rectangles of each tensor have as many numbers as it has."""
+    """Raises ValueError where a number of a tensor is in no rectangle, or in several."""
     for name, tensor in metadata.state_dict_metadata.items():
-        count = sum(prod(chunk.sizes) for chunk in tensor.chunks)
-        if count != prod(tensor.size):
+        times = torch.zeros(tensor.size, dtype=torch.int16)
+        for chunk in tensor.chunks:
+            ends = zip(chunk.offsets, chunk.sizes, strict=True)
+            times[tuple(slice(first, first + size) for first, size in ends)] += 1
+        missing, several = int((times == 0).sum()), int((times > 1).sum())
+        if missing or several:
             raise ValueError(
-                f"all ranks together would write {count:,} numbers of {name}, which has "
-                f"{prod(tensor.size):,}"
+                f"of the {times.numel():,} numbers of {name} no rank would write {missing:,}, and "
+                f"several ranks {several:,}"
             )
 
 
