@@ -69,12 +69,13 @@ MUTANTS = [
     zigzag("multiples_of_neither", (REFUSAL,), ("multiple",),
            BOTH.format("(2 * ranks - 1 - rank)"), CHECK.replace("if ",
            "if length % ranks == 0 and "), holds=(PLACES,)),
-    zigzag("unequal_chunks_of_its_own", (REFUSAL,), ("whichever rank is asked for",), "torch.cat(mine)",
+    zigzag("unequal_chunks_of_its_own", (REFUSAL,), ("whichever rank is asked for",),
+           "torch.cat(mine)",
            "chunks = torch.arange(length).tensor_split(2 * ranks)\n"
            "    mine = [chunks[rank], chunks[-1 - rank]]\n"
            "    if len(mine[0]) != len(mine[1]): raise ValueError(f'{length} by 2*{ranks}')",
            holds=(PLACES,)),
-    zigzag("rank_0_refuses", (REFUSAL,), ("multiple of 4, but not of 8",),
+    zigzag("rank_0_refuses", (REFUSAL,), ("whichever rank is asked for",),
            BOTH.format("(2 * ranks - 1 - rank)"), CHECK.replace("if ", "if rank == 0 and "),
            holds=(PLACES,)),
     zigzag("mirrored_by_bits", (PLACES,), ("last chunk is",),
