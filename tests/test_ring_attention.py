@@ -215,6 +215,11 @@ class TestRefused:
             (dict(dtype=torch.int8), "torch.int8"),
             (dict(ranks=1000), "1000 ranks"),
             (dict(ring=len), "'ring' is no part"),
+            (dict(block=["tiled"]), r"\['tiled'\] was asked for; there are matmul"),
+            (dict(seed=1.5), "seed must be a whole number .*, got 1.5"),
+            (dict(seed=2**63), "seed must be a whole number"),
+            (dict(length=10**9), "1,000,000,000 tokens: 4 ranks would draw .* GiB .* would do"),
+            (dict(ring_forward=5), "ring_forward must be a function, got 5"),
         ],
     )
     def test_one(self, asked, words, monkeypatch):
@@ -232,6 +237,13 @@ class TestRefused:
             (dict(lengths=(1023,)), "1023 tokens cannot be shared by 4 ranks"),
             (dict(budget=1000), "budget must be .* 4,194,304 or more, got 1000"),
             (dict(long=(0, 1)), "must be a whole number from 1 on, got 0"),
+            (dict(long=(96,)), "long must be two numbers of tokens, .* got .96,."),
+            (dict(long=96), "long must be two numbers of tokens, .* got 96"),
+            (dict(long=(8, 10**9)), "1,000,000,000 tokens: 4 ranks would draw"),
+            (dict(length=10**9), "1,000,000,000 tokens: 4 ranks would draw"),
+            (dict(lengths=(10**9,)), "1,000,000,000 tokens: 4 ranks would draw"),
+            (dict(budget=10**15), "tokens: 4 ranks would draw"),
+            (dict(ring_forward="mine"), "ring_forward must be a function, got 'mine'"),
             (dict(ring=len), "'ring' is no part of ring_attention"),
         ],
     )
