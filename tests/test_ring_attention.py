@@ -213,6 +213,7 @@ class TestRefused:
             (dict(heads=0), "heads must be a whole number from 1 on, got 0"),
             (dict(length=4.0), "length must be a whole number from 1 on, got 4.0"),
             (dict(dtype=torch.int8), "torch.int8"),
+            (dict(dtype=torch.bfloat16, block="flash"), "'flash' .* torch.bfloat16.*'tiled' and"),
             (dict(ranks=1000), "1000 ranks"),
             (dict(ring=len), "'ring' is no part"),
             (dict(block=["tiled"]), r"\['tiled'\] was asked for; there are matmul"),

@@ -102,6 +102,12 @@ def _refuse(
     if dtype not in known:
         names = ", ".join(str(one) for one in known)
         raise ValueError(f"dtype {dtype!r} was asked for; the lab holds {names} to a bound")
+    if dtype == torch.bfloat16 and block == "flash":
+        raise ValueError(
+            "the block 'flash' was asked for in torch.bfloat16: the fused kernel rounds what it "
+            "returns of each block to bf16, and the lab holds a ring to sums in fp32; 'tiled' and "
+            "'matmul' keep them"
+        )
     unknown = [name for name in mine if name not in NAMES]
     if unknown:
         raise ValueError(f"{unknown[0]!r} is no part of it; there are {', '.join(NAMES)}")
