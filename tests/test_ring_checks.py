@@ -11,7 +11,7 @@ from labs import formulas
 from labs import ring_attention as lab
 from labs.context_parallel.jobs import Job
 from labs.ranks.ledger import Ledger, Row
-from labs.ring_attention import memory, parity, traffic
+from labs.ring_attention import longest, memory, parity, refuse, traffic
 from labs.ring_attention.one import one
 
 
@@ -27,6 +27,37 @@ class TestChecks:
     def test_a_peak_beyond_the_formula_fails(self):
         assert all(check.ok for check in memory.checks([self.peak(1.0)]))
         assert not all(check.ok for check in memory.checks([self.peak(1.2)]))
+
+    def test_what_was_asked_for_is_a_bound_of_its_own(self):
+        """At T = 8192 on 4 ranks: 40 MiB by tiles."""
+        for mib, fails in ((39.9, False), (40.1, True)):
+            job = memory.ring_jobs(4, [8192])[0]
+            found = memory.checks([memory.Peak(job, int(mib * 2**20), 1)])
+            (asked,) = [check for check in found if check.source == "what was asked for"]
+            assert asked.ok != fails
+
+    def test_a_line_through_peaks(self):
+        jobs = memory.ring_jobs(4, [1024, 2048, 4096])[:3]
+        line = memory.fit([memory.Peak(job, 3 * job.length + 500, 0) for job in jobs])
+        assert (line.slope, line.constant, line.r2) == pytest.approx((3, 500, 1))
+
+    @pytest.mark.parametrize(
+        ("at", "peak", "name"),
+        [(0, 17, "full attention at T=544, the longest"), (1, 15, "full attention at T=576"),
+         (2, 17, "the ring at T=8,608, the longest"), (3, 15, "the ring at T=9,376")],
+    )  # fmt: skip
+    def test_the_longest_must_fit_and_what_is_past_it_must_not(self, at, peak, name):
+        plan = longest.longest(4)
+        jobs = [*plan.full_jobs, *plan.ring_jobs]
+        mib = [15, 17, 15, 17]
+        for change, bad in ((None, []), (at, [name])):
+            held = [peak if n == change else one for n, one in enumerate(mib)]
+            found = longest.checks(
+                plan, [memory.Peak(job, m * 2**20, 0) for job, m in zip(jobs, held, strict=True)]
+            )
+            failing = [check.name for check in found if not check.ok]
+            assert len(failing) == len(bad)
+            assert all(one.startswith(start) for one, start in zip(failing, bad, strict=True))
 
     def test_a_tensor_beyond_one_tile_fails(self):
         (bad,) = [c for c in memory.checks([self.peak(1.0, 1.01)]) if not c.ok]
@@ -92,9 +123,22 @@ class TestChecks:
         bounds = bf16_bounds(job, whole)
         for name, tensor in whole.items():
             assert bounds[name].max() < 0.05 * tensor.abs().max()
+        largest = max(tensor.abs().max() for tensor in whole.values())
+        for name in ("out", "v"):  # one rounding of the number itself, and fp32's own
+            rest = bounds[name] - 2**-8 * whole[name].abs()
+            assert rest.max() <= 1.01e-5 * largest
 
 
 class TestRefused:
+    def test_as_many_tokens_as_there_is_memory_for(self, monkeypatch):
+        """On 2 ranks, 4 heads of 32 numbers each: 2·8·(4+4+4+4)·32 bytes a token."""
+        pages = dict(SC_PHYS_PAGES=100, SC_PAGE_SIZE=8192 * 8)
+        monkeypatch.setattr("os.sysconf", pages.__getitem__)
+        jobs = memory.full_jobs([800]), memory.full_jobs([808])
+        refuse.fits(2, jobs[0])
+        with pytest.raises(ValueError, match="808 tokens: 2 ranks .*; at most 800 tokens would do"):
+            refuse.fits(2, jobs[1])
+
     @pytest.mark.parametrize(
         ("asked", "words"),
         [
