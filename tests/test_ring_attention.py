@@ -11,7 +11,15 @@ from labs.ring_attention import accounts, grid, longest, memory, model
 from labs.ring_attention.one import one
 from solutions import ring_attention as answers
 from tests.notebooks_in_main import notebook_in_main
-from tests.ring_wrong import dk_stays, local_mask, own_lse, q_heads_travel, rounded, whole_keys
+from tests.ring_wrong import (
+    as_they_came,
+    dk_stays,
+    local_mask,
+    own_lse,
+    q_heads_travel,
+    rounded,
+    whole_keys,
+)
 
 notebook = pytest.fixture(notebook_in_main)
 SMALL = dict(length=48, lengths=(1024, 2048, 4096), long=(96, 128), budget=4 * 2**20, status=False)
@@ -84,6 +92,10 @@ class TestModel:
         assert len(right) == 8 and all(c.ok for c in told.values())
         wrong = [name for name, c in told.items() if c.source == "wrong on purpose"]
         assert len(wrong) == 3 and any("labels shifted after the split" in n for n in wrong)
+
+    def test_a_ring_gets_what_can_be_sent(self):
+        """q, k, v of a model are views of one projection."""
+        assert failing(lab.run(2, only=model.SECTION, ring_forward=as_they_came, **SMALL)) == ""
 
     def test_a_wrong_ring_is_seen_in_the_model(self):
         wrong = lab.run(2, only=model.SECTION, ring_forward=local_mask, **SMALL)
