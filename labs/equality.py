@@ -8,6 +8,7 @@ it is rounding, and its own size is no measure of anything.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -43,6 +44,16 @@ class Gap:
     def ok(self) -> bool:
         """Within the bound. Not a number is never within."""
         return self.difference <= self.bound
+
+    @property
+    def used(self) -> float:
+        """The difference as a part of its bound: by it the worst of several is chosen.
+
+        Infinite where the difference is not a number, which no comparison would call the largest.
+        """
+        if math.isnan(self.difference) or not self.bound:
+            return 0.0 if self.difference == 0 else math.inf
+        return self.difference / self.bound
 
 
 def gap(name: str, got: torch.Tensor, reference: torch.Tensor, scale: float, eps: float) -> Gap:

@@ -1,4 +1,4 @@
-"""Rings that are wrong in one way, for the tests of the lab's checks."""
+"""Rings that are wrong in one way, for the tests of the lab's checks; and one that is not."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 
 from labs.context_parallel.blocks import attend as of_block
-from solutions.ring_attention import ring_backward, ring_forward
+from solutions.ring_attention import _pass_on, merge_partials, ring_backward, ring_forward
 
 
 def local_mask(q, k, v, q_places, k_places, attend, group=None):
@@ -66,3 +66,19 @@ def whole_keys(q, k, v, q_places, k_places, attend, group=None):
         whole.append(torch.cat(parts, dim=2))
     out, lse = of_block(q, *whole, q_places, k_places.flatten())
     return out.to(q.dtype), lse
+
+
+def as_they_came(q, k, v, q_places, k_places, attend, group=None):
+    """Right: K and V are sent as they were handed in, as two messages."""
+    rank, c = dist.get_rank(group), dist.get_world_size(group)
+    block, done = (k, v), None
+    for step in range(c):
+        source = (rank - step) % c
+        sent = [_pass_on(x, group) for x in block] if step + 1 < c else []
+        if k_places[source].min() <= q_places.max():
+            part = attend(q, *block, q_places, k_places[source])
+            done = part if done is None else merge_partials(*done, *part)
+        for work in [work for _, works in sent for work in works]:
+            work.wait()
+        block = [arrived for arrived, _ in sent]
+    return done[0].to(q.dtype), done[1]

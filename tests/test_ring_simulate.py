@@ -141,6 +141,26 @@ def test_a_ragged_table_is_refused(table):
         simulate(Times(table))
 
 
+@pytest.mark.parametrize(
+    ("times", "words"),
+    [
+        (dict(forward=[]), "a row of numbers for each rank, got \\[\\]"),
+        (dict(forward=None), "a row of numbers for each rank, got None"),
+        (dict(forward=[1, 2]), "a row of numbers for each rank"),
+        (dict(forward=[[1, 1]] * 2, backward=[]), "a row of numbers for each rank, got \\[\\]"),
+        (dict(forward=[[1, 1], [1, -1]]), "step 1 of rank 1 must be a time.*, got -1"),
+        (dict(forward=[[float("nan")]]), "step 0 of rank 0 must be a time.*, got nan"),
+        (dict(forward=[["1"]]), "step 0 of rank 0 must be a time.*, got '1'"),
+        (dict(forward=[[True]]), "step 0 of rank 0 must be a time.*, got True"),
+        (dict(forward=[[1]], kv=-1), "kv must be a time.*, got -1"),
+        (dict(forward=[[1]], sums=float("inf")), "sums must be a time.*, got inf"),
+    ],
+)
+def test_what_is_no_time_is_refused(times, words):
+    with pytest.raises(ValueError, match=words):
+        simulate(Times(**times))
+
+
 class _StartsAtTheSender(module._Ring):
     """A message leaves before anybody takes it."""
 

@@ -1,6 +1,6 @@
 """sequence_scatter_gather: right answers pass, each wrong one fails where it is wrong and is named.
 
-One launch on two ranks, one on four: of many answers each. Those that break off run by themselves.
+One launch on three ranks, one on four: of many answers each. Those that break off run alone.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def cards() -> Cards:
     named["the course's"] = answers.sequence_scatter_gather
     four = {m.name for m in MUTANTS if m.four} | {"the course's", *RIGHT, "gathered_flat"}
     found: Cards = {}
-    for n, chosen in ((2, set(named) - {m.name for m in MUTANTS if m.four}), (4, four)):
+    for n, chosen in ((3, set(named) - {m.name for m in MUTANTS if m.four}), (4, four)):
         case = exercise_case.make(n, torch.Generator().manual_seed(n))
         todo = {name: named[name] for name in named if name in chosen}
         run = ranks.launch(on_ranks.all_of_them, n, args=(todo, case), status=False)
@@ -48,7 +48,7 @@ def cards() -> Cards:
 @pytest.mark.ranks
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_mutant_fails_where_it_is_wrong_and_is_named(cards: Cards, mutant) -> None:
-    card = cards[4 if mutant.four else 2, mutant.name]
+    card = cards[4 if mutant.four else 3, mutant.name]
     failed = {v.name for v in card.verdicts if v.state == FAILED}
     assert failed == set(mutant.fails), card
     told = " ".join(card.advice)
@@ -57,7 +57,7 @@ def test_a_mutant_fails_where_it_is_wrong_and_is_named(cards: Cards, mutant) -> 
 
 @pytest.mark.ranks
 @pytest.mark.parametrize("name", ["the course's", *RIGHT])
-@pytest.mark.parametrize("n", [2, 4])
+@pytest.mark.parametrize("n", [3, 4])
 def test_right_answers_pass(cards: Cards, name: str, n: int) -> None:
     assert cards[n, name].ok, cards[n, name]
 
@@ -74,7 +74,8 @@ def test_an_answer_that_breaks_off_is_explained(mutant) -> None:
     card = Card(judge.EXERCISE, verdicts, 0.0)
     assert verdicts[0].state == FAILED
     assert all(v.state == NOT_REACHED for v in verdicts[1:])
-    assert all(words in " ".join(card.advice) for words in mutant.hint), card
+    told = " ".join([*card.advice, verdicts[0].detail])
+    assert all(words in told for words in mutant.hint), card
 
 
 @pytest.mark.ranks

@@ -26,6 +26,8 @@ class _RingAttention(torch.autograd.Function):
         k_places: torch.Tensor, ring: tuple[Callable, Callable], block: tuple[Callable, Callable],
         group: dist.ProcessGroup | None,
     ) -> torch.Tensor:  # fmt: skip
+        # a model hands in views of one projection; what is sent has to lie in one piece
+        q, k, v = (x.contiguous() for x in (q, k, v))
         out, lse = ring[0](q, k, v, q_places, k_places, block[0], group)
         ctx.save_for_backward(q, k, v, out, lse, q_places, k_places)
         ctx.backward_pass, ctx.block, ctx.group = ring[1], block[1], group

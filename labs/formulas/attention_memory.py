@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 
+from labs.formulas.sizes import need_shared, need_whole
+
 SCORES_COPIES = 3
 """T x T tensors a head at the peak of full attention: the shares that the forward pass saved, the
 gradient by the shares, and the gradient by the scores."""
@@ -30,6 +32,9 @@ def full_attention_peak(
     batch: int, length: int, heads: int, head_dim: int, element_bytes: int
 ) -> int:
     """Bytes of full causal attention at its peak: 3·B·h·T²·e, a mask of T² and 2 units."""
+    need_whole(
+        batch=batch, length=length, heads=heads, head_dim=head_dim, element_bytes=element_bytes
+    )
     scores = SCORES_COPIES * batch * heads * length**2 * element_bytes
     return scores + length**2 + FULL_UNITS * batch * heads * length * head_dim * element_bytes
 
@@ -41,19 +46,23 @@ def ring_peak(
     """Bytes of the ring at its peak on a rank.
 
     On 3 ranks or more 17 units and the shares of a tile of `tile` queries with their gradient,
-    2·B·h·tile·(T/c)·e; with a fused kernel (tile 0), which holds no scores, 14 units. Raises
-    ValueError for one rank, which is no ring.
+    2·B·h·tile·(T/c)·e (a rank with fewer queries has one tile of them); with a fused kernel (tile
+    0), which holds no scores, 14 units. Raises ValueError for one rank, which is no ring.
     """
-    unit = batch * heads * (length // ranks) * head_dim * element_bytes
+    need_whole(batch=batch, heads=heads, head_dim=head_dim, element_bytes=element_bytes)
     units = _units(ranks)
+    need_shared(length, ranks)
+    own = length // ranks
+    unit = batch * heads * own * head_dim * element_bytes
     if not tile:
         return (units + FUSED_UNITS) * unit
-    return (units + TILE_UNITS) * unit + 2 * batch * heads * tile * (
-        length // ranks
-    ) * element_bytes
+    need_whole(tile=tile)
+    scores = 2 * batch * heads * min(tile, own) * own * element_bytes
+    return (units + TILE_UNITS) * unit + scores
 
 
 def _units(ranks: int) -> int:
+    need_whole(ranks=ranks)
     if ranks < 2:
         raise ValueError(f"A ring of {ranks} rank was asked for; it begins with 2.")
     return RING_UNITS[min(ranks, 3)]
@@ -63,6 +72,8 @@ def longest_full(
     budget: int, batch: int, heads: int, head_dim: int, element_bytes: int, multiple: int = 1
 ) -> int:
     """The longest sequence, a multiple of `multiple`, whose full attention fits in `budget`."""
+    need_whole(budget=budget, batch=batch, heads=heads, head_dim=head_dim,
+               element_bytes=element_bytes, multiple=multiple)  # fmt: skip
     square = SCORES_COPIES * batch * heads * element_bytes + 1
     half = FULL_UNITS * batch * heads * head_dim * element_bytes / 2
     most = (math.sqrt(half**2 + square * budget) - half) / square  # square·T² + 2·half·T = budget
@@ -75,9 +86,10 @@ def longest_ring(
 ) -> int:  # fmt: skip
     """The longest sequence, a multiple of `multiple`, whose ring fits in `budget` bytes a rank.
 
-    With a fused kernel: 14 units on 3 ranks or more.
+    With a fused kernel: 14 units on 3 ranks or more. Raises ValueError for one rank.
     """
-    token = (
-        (RING_UNITS[min(ranks, 3)] + FUSED_UNITS) * batch * heads * head_dim * element_bytes / ranks
-    )
+    need_whole(budget=budget, batch=batch, heads=heads, head_dim=head_dim,
+               element_bytes=element_bytes, multiple=multiple)  # fmt: skip
+    units = _units(ranks) + FUSED_UNITS
+    token = units * batch * heads * head_dim * element_bytes / ranks
     return int(budget / token) // multiple * multiple

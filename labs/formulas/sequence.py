@@ -15,6 +15,7 @@ from labs.formulas.collectives import (
     ring_all_reduce_bytes,
     ring_reduce_scatter_bytes,
 )
+from labs.formulas.sizes import need_shared, need_whole
 from labs.formulas.tensor import tp_all_reduce_payload
 
 REGIONS = 2
@@ -38,6 +39,7 @@ def sp_collectives(layers: int = 1, kept_sharded: bool = False) -> dict[str, int
     backward, in each of two regions. kept_sharded: a region's input is kept as the rank's own
     tokens and gathered again in the backward pass, one all-gather more a region.
     """
+    need_whole(layers=layers)
     gathers = 2 * REGIONS + (REGIONS if kept_sharded else 0)
     return {"all_gather": layers * gathers, "reduce_scatter": layers * 2 * REGIONS}
 
@@ -47,6 +49,8 @@ def sp_pair_bytes(batch: int, sequence: int, d: int, element_bytes: int, ranks: 
 
     As many as for the one all-reduce that the two stand for: a ring all-reduce is these two.
     """
+    need_whole(batch=batch, d=d, element_bytes=element_bytes)
+    need_shared(sequence, ranks)
     whole = tp_all_reduce_payload(batch, sequence, d, element_bytes)
     return ring_all_gather_bytes(whole, ranks) + ring_reduce_scatter_bytes(whole, ranks)
 
@@ -82,6 +86,7 @@ def replicated_gradient_payload(d: int, element_bytes: int) -> int:
     Weight and bias of two LayerNorms, the biases of the two row-parallel layers. Each rank has seen
     its own T/t tokens only. It does not grow with the tokens.
     """
+    need_whole(d=d, element_bytes=element_bytes)
     return 6 * d * element_bytes
 
 
@@ -130,6 +135,13 @@ def activation_summands(
     for word, known in ((parallel, PARALLEL), (recompute, RECOMPUTE)):
         if word not in known:
             raise ValueError(f"{word!r} was asked for; there are {', '.join(known)}")
+    need_whole(batch=batch, sequence=sequence, d=d, heads=heads)
+    if parallel == "tp+sp":
+        need_shared(sequence, ranks)
+    if parallel != "none" and heads % ranks:
+        raise ValueError(
+            f"{heads} heads cannot be shared by {ranks} ranks: {heads} % {ranks} = {heads % ranks}"
+        )
     t = 1 if parallel == "none" else ranks
     tokens, scores = batch * sequence * d, heads * sequence * sequence * batch
     outside = t if parallel == "tp+sp" else 1
@@ -173,5 +185,6 @@ def recompute_time(sequence: int, d: int, recompute: str) -> float:
     """
     if recompute not in RECOMPUTE:
         raise ValueError(f"{recompute!r} was asked for; there are {', '.join(RECOMPUTE)}")
+    need_whole(sequence=sequence, d=d)
     again = {"none": 0.0, "selective": sequence / (6 * d + sequence), "full": 1.0}[recompute]
     return 1 + again / 3

@@ -69,8 +69,15 @@ class Log:
             if flight.work is not work or flight.over:
                 continue
             flight.over = True
-            if flight.kind == "send" and flight.tensor._version != flight.version:
+            if flight.tensor._version == flight.version:
+                continue
+            if flight.kind == "send":
                 self.note("a tensor that was still being sent was written to before the wait")
+            elif not flight.tensor._is_view():  # writes beside a view count as its own
+                self.note(
+                    "a tensor was written to while a message was still arriving in it, before the "
+                    "wait"
+                )
 
     def close(self) -> None:
         """The call is over. Wait for what nobody waited for: a handle that is let go is cut off."""

@@ -69,15 +69,17 @@ def run(
     sections = chosen(TOPIC, SECTIONS, only)
     refuse.world(ranks)
     if length is not None:
-        refuse.whole(length=length)
         refuse.length(length, ranks, refuse.ZIGZAG)
     asked = refuse.lengths(memory.fitting(ranks) if lengths is None else lengths, ranks)
-    refuse.lengths(long, 1)
+    refuse.long(long)
     refuse.budget(budget)
     refuse.timed(seconds, tries)
     unknown = [name for name in mine if name not in PARTS]
     if unknown:
         raise ValueError(f"{unknown[0]!r} is no part of {TOPIC}; its parts are {', '.join(PARTS)}")
+    refuse.functions(mine)
+    plan = accounts.plan(ranks, sections, length, asked, tuple(long), budget)
+    refuse.fits(ranks, (*plan.full, *(job for _, job in plan.jobs)))
     result = Result(TOPIC, dict(ranks=ranks, length=length, lengths=asked))
     try:
         parts = {name: reference(f"{TOPIC}.{name}", mine.get(name)) for name in PARTS}
@@ -89,7 +91,6 @@ def run(
         out = [name for name in sections if name in (MEMORY, LONGEST, *timed_jobs.SECTIONS)]
         out += [name for name in sections if name in sequence.SECTIONS]
         result.notes += [f"{name} left out: it needs 2 ranks or more" for name in out]
-    plan = accounts.plan(ranks, sections, length, asked, tuple(long), budget)
     _launch_sequence(result, ranks, sections, mode, status, mine)
     if plan.full:
         accounts.take_full(

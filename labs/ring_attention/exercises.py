@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 
@@ -34,16 +35,19 @@ def _judge_ring_bytes(function: Callable | Source, seed: int) -> list[Verdict]:
         whole = ring_forward_bytes(*point)
         block = 2 * batch * length // c * kv * width * size
         slips = {
+            2 * whole: "sent, not sent and received",
             block * c: "c blocks: nobody needs its own block, so c-1 are sent",
             whole / 2: "a block is keys and values: both",
             whole * c: "a block is one rank's tokens: T/c of them, not T",
             block: "one block: it is passed on c-1 times",
             whole / batch: "the batch is missing",
             whole / size: "that is how many numbers; each has element_bytes bytes",
-            2 * whole: "sent, not sent and received",
+            4 * whole / size: "4 bytes for any number: each has element_bytes bytes",
+            batch * whole: "the batch counts once",
             0: "(c-1) // c is 0: divide with /, or multiply first",
         }
-        return next((why for slip, why in slips.items() if slip != whole and got == slip), "")
+        same = (why for slip, why in slips.items() if slip != whole and math.isclose(got, slip))
+        return next(same, "")
 
     return judge_formula(function, asked, ring_forward_bytes, inputs, "bytes", hint=hint)
 

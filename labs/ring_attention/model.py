@@ -120,7 +120,7 @@ def checks(todo: Sequence[Step], run: Run) -> list[Check]:
         apart = abs(told["loss"] - loss)
         worst = max(
             equality.gaps(told["grads"], grads, equality.EPS[torch.float64]),
-            key=lambda gap: gap.difference / gap.bound,
+            key=lambda gap: gap.used,
         )
         name = f"{SECTION}, {step.name}"
         if step.fault == RIGHT:

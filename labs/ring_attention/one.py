@@ -13,6 +13,7 @@ from labs.answers import Missing, reference
 from labs.context_parallel.attention import BLOCKS
 from labs.context_parallel.jobs import CAUSAL, PLAIN, RING, ULYSSES, ZIGZAG, Job
 from labs.context_parallel.on_rank import on_rank
+from labs.formulas.sizes import need_whole
 from labs.ranks import Run
 from labs.result import Result
 from labs.ring_attention import parity, refuse, traffic
@@ -48,11 +49,13 @@ def one(
     Raises ValueError, with the numbers that clash, before anything is launched.
     """
     _refuse(ranks, length, batch, heads, kv_heads, head_dim, dtype, mask, layout, way, block, mine)
+    refuse.seed(seed)
     told = f"T={length}, c={ranks}, {heads} heads, {kv_heads} of keys, {mask}, {layout}, {way}"
     job = Job(
         told, tuple(range(ranks)), length, batch, heads, kv_heads, head_dim, dtype, mask, layout,
         block, way, seed, memory=True, timeline=True,
     )  # fmt: skip
+    refuse.fits(ranks, [job])
     result = Result("ring_attention", dict(ranks=ranks, length=length))
     try:
         parts = {name: reference(f"ring_attention.{name}", mine.get(name)) for name in NAMES}
@@ -82,7 +85,7 @@ def _refuse(
     mask: str, layout: str, way: str, block: str, mine: dict[str, Callable],
 ) -> None:  # fmt: skip
     refuse.world(n)
-    refuse.whole(length=length, batch=batch, heads=heads, kv_heads=kv_heads, head_dim=head_dim)
+    need_whole(length=length, batch=batch, heads=heads, kv_heads=kv_heads, head_dim=head_dim)
     refuse.mask(mask)
     refuse.layout(layout)
     refuse.length(length, n, layout if layout == ZIGZAG else PLAIN)
@@ -93,12 +96,19 @@ def _refuse(
         from labs.context_parallel.ulysses import check_heads
 
         check_heads(heads, kv_heads, n)
-    if block not in BLOCKS:
+    if not isinstance(block, str) or block not in BLOCKS:
         raise ValueError(f"the block {block!r} was asked for; there are {', '.join(BLOCKS)}")
     known = (*equality.EPS, torch.bfloat16)
     if dtype not in known:
         names = ", ".join(str(one) for one in known)
         raise ValueError(f"dtype {dtype!r} was asked for; the lab holds {names} to a bound")
+    if dtype == torch.bfloat16 and block == "flash":
+        raise ValueError(
+            "the block 'flash' was asked for in torch.bfloat16: the fused kernel rounds what it "
+            "returns of each block to bf16, and the lab holds a ring to sums in fp32; 'tiled' and "
+            "'matmul' keep them"
+        )
     unknown = [name for name in mine if name not in NAMES]
     if unknown:
         raise ValueError(f"{unknown[0]!r} is no part of it; there are {', '.join(NAMES)}")
+    refuse.functions(mine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -30,12 +31,13 @@ class Held:
     @property
     def worst(self) -> Gap:
         """The one that uses most of its bound."""
-        return max(self.gaps, key=lambda gap: gap.difference / gap.bound)
+        return max(self.gaps, key=lambda gap: gap.used)
 
     @property
     def error(self) -> float:
-        """The largest difference, as a part of the largest number."""
-        return max(gap.difference for gap in self.gaps) / self.scale
+        """The largest difference, as a part of the largest number. Not a number is the largest."""
+        found = [gap.difference for gap in self.gaps]
+        return next(filter(math.isnan, found), max(found)) / self.scale
 
     @property
     def told(self) -> str:
@@ -108,7 +110,7 @@ def checks(held: Sequence[Held], what: str, source: str = "SDPA on one device") 
     found = []
     for c, dtype in dict.fromkeys((one.job.ranks, one.job.dtype) for one in held):
         alike = [one for one in held if (one.job.ranks, one.job.dtype) == (c, dtype)]
-        worst = max(alike, key=lambda one: one.worst.difference / one.worst.bound)
+        worst = max(alike, key=lambda one: one.worst.used)
         times = f"{len(alike)} × " if len(alike) > 1 else ""
         found.append(
             at_most(f"{what}, c={c}, {short(dtype)}: {times}out, dq, dk, dv (worst: {worst})",

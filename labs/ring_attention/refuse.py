@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
 
 from labs import ranks
-from labs.context_parallel.jobs import CAUSAL, FULL, PLAIN, ZIGZAG
+from labs.context_parallel.jobs import CAUSAL, FULL, PLAIN, ZIGZAG, Job
+from labs.formulas.sizes import need_shared, need_whole
 
 MASKS, LAYOUTS = (CAUSAL, FULL), (PLAIN, ZIGZAG)
 
 
-def whole(**numbers: object) -> None:
-    """Each must be a whole number from 1 on. Raises ValueError."""
-    for name, number in numbers.items():
-        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise ValueError(f"{name} must be a whole number from 1 on, got {number!r}")
-
-
 def length(tokens: int, c: int, layout: str = PLAIN) -> None:
     """A sequence that `c` ranks cannot share. Raises ValueError with the nearest that work."""
-    pieces = 2 * c if layout == ZIGZAG else c
-    if tokens % pieces:
-        below = tokens // pieces * pieces
-        near = f"{below} or {below + pieces}" if below else f"{pieces}"
-        told = f"{c} ranks" if layout == PLAIN else f"{c} ranks with two chunks each"
-        raise ValueError(
-            f"{tokens} tokens cannot be shared by {told}: {tokens} % {pieces} = {tokens % pieces}; "
-            f"{near} tokens would do"
-        )
+    need_shared(tokens, c, chunks=2 if layout == ZIGZAG else 1)
 
 
 def mask(asked: object) -> None:
@@ -65,9 +52,41 @@ def lengths(asked: Iterable[int], c: int) -> tuple[int, ...]:
     if not isinstance(asked, (tuple, list, set, range)) or not asked:
         raise ValueError(f"lengths must be numbers of tokens, as (2048, 4096), got {asked!r}")
     for tokens in asked:
-        whole(lengths=tokens)
+        need_whole(lengths=tokens)
         length(tokens, c)
     return tuple(sorted(set(asked)))
+
+
+def long(asked: object) -> None:
+    """Two lengths: of the runs whose error is compared, and of the one on all ranks."""
+    if not isinstance(asked, (tuple, list)) or len(asked) != 2:
+        raise ValueError(f"long must be two numbers of tokens, as (6144, 8192), got {asked!r}")
+    need_whole(long=asked[0])
+    need_whole(long=asked[1])
+
+
+def functions(mine: Mapping[str, object]) -> None:
+    """Functions of somebody's own, by name. Raises ValueError for what cannot be called."""
+    for name, one in mine.items():
+        if one is not None and not callable(one) and not isinstance(one, ranks.Source):
+            raise ValueError(f"{name} must be a function, got {one!r}")
+
+
+def fits(n: int, jobs: Iterable[Job]) -> None:
+    """Each of `n` ranks draws q, k, v and the gradient of out of all tokens, in fp64.
+
+    Raises ValueError, with the longest that fits, where the machine has not that much memory.
+    """
+    room = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for job in jobs:
+        token = 8 * 2 * (job.heads + job.kv_heads) * job.batch * job.head_dim * n
+        if token * job.length > room:
+            most = room // token // (2 * n) * 2 * n
+            raise ValueError(
+                f"{job.length:,} tokens: {n} ranks would draw {token * job.length / 2**30:,.0f} "
+                f"GiB of q, k, v and gradients, this machine has {room / 2**30:,.0f}; at most "
+                f"{most:,} tokens would do"
+            )
 
 
 def budget(size: object) -> None:
@@ -77,8 +96,14 @@ def budget(size: object) -> None:
         raise ValueError(f"budget must be a whole number of bytes, {least:,} or more, got {size!r}")
 
 
+def seed(asked: object) -> None:
+    """What inputs are drawn from. Raises ValueError."""
+    if isinstance(asked, bool) or not isinstance(asked, int) or not 0 <= asked < 2**63:
+        raise ValueError(f"seed must be a whole number from 0 to 2**63 - 1, got {asked!r}")
+
+
 def timed(seconds: object, tries: object) -> None:
     """Seconds of a rank's share of a pass, up to one; how often it runs. Raises ValueError."""
-    whole(tries=tries)
+    need_whole(tries=tries)
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds <= 1:
         raise ValueError(f"seconds must be above 0 and at most 1, got {seconds!r}")

@@ -187,11 +187,11 @@ def _recompute(run: Run) -> list[Check]:
     """The same masks are drawn again, so the gradients stay as they are, to the bit."""
     n, found = run.world_size, []
     for parallel in ("none", "tp", "tp+sp"):
-        apart = max(
+        apart = torch.stack([
             (value[str(Case(parallel, again))]["dx"] - value[str(Case(parallel, "none"))]["dx"])
-            .abs().max().item()
+            .abs().max()
             for value in run.values for again in ("selective", "full")
-        )  # fmt: skip
+        ]).max().item()  # fmt: skip
         found.append(equal(f"activations, t={n}: {parallel}, recompute changes gradients by", apart,
                            0.0, "", "the same masks again"))  # fmt: skip
     ratios = time_ratios(run)

@@ -20,7 +20,8 @@ from labs.staying import must_return
 from labs.tp_linear_pair import trial
 from labs.tp_linear_pair.trial import Case, Seen, Traffic
 
-WORLDS = (2, 4)
+WORLDS = (3, 4)
+"""Groups of three, and of two: what is right for two ranks only is seen."""
 BATCH, D, WIDTH = 2, 5, 3
 REGIONS = "regions"
 """What a rank keeps: the shapes that its region was called with."""
@@ -46,7 +47,7 @@ def region(whole: torch.Tensor, w_in: torch.Tensor, w_out: torch.Tensor) -> torc
 
 
 def make(n: int, draw: torch.Generator) -> Case:
-    """On two ranks the world, on four two groups of ranks that are not neighbours."""
+    """On two or three ranks the world, on four two groups of ranks that are not neighbours."""
     groups = [[0, 2], [1, 3]] if n == 4 else [list(range(n))]
     size, per_rank = len(groups[0]), 3
     length = size * per_rank
@@ -90,6 +91,7 @@ def make(n: int, draw: torch.Generator) -> Case:
 def on_rank(function: Callable, inputs: list[dict], *rest: object) -> dict:
     """On a rank: the trial of notebook 01, with the region built of the weights that came."""
     called: list[tuple[int, ...]] = []
+    came: list[tuple[torch.Tensor, torch.Tensor]] = []  # a gradient of all tokens, and its copy
 
     def answer(
         x_shard: torch.Tensor,
@@ -102,6 +104,8 @@ def on_rank(function: Callable, inputs: list[dict], *rest: object) -> dict:
             if not shorter:  # of the calls that are to be refused nothing else is asked
                 called.append(tuple(whole.shape))
                 ranks.keep(REGIONS, called)  # if it ends here
+                if whole.requires_grad:
+                    whole.register_hook(lambda grad: came.append((grad, grad.clone())))
             y = region(whole, w_in, w_out)
             return y[:, : y.shape[1] - shorter]
 
@@ -109,6 +113,8 @@ def on_rank(function: Callable, inputs: list[dict], *rest: object) -> dict:
             return function(x_shard, its_region, group)
 
     found = trial.on_rank(answer, inputs, *rest)
+    if any(not torch.equal(grad, was) for grad, was in came):
+        found["changed"].append("the gradient that came from the region")
     return {**found, REGIONS: called}
 
 

@@ -153,6 +153,9 @@ def _values(seen: SeenAround) -> list[str]:
     size = len(members(seen.case)[0])
     if every(seen, lambda r: same(seen.out[r], seen.case.out[r] / size)):
         return [f"the output is off by a factor 1/{size}: the summands are summed, not averaged"]
+    ratio = (seen.out[0] * seen.case.out[0]).sum() / seen.case.out[0].square().sum()
+    if every(seen, lambda r: same(seen.out[r], ratio * seen.case.out[r])):
+        return [f"the output is off by a factor {ratio:.3g} on {size} ranks: a sum has none"]
     alone, orders = True, set(product(_HOW, _HOW)) - {("right", "right")}
     for group in members(seen.case):
         shards, summands = _pieces(seen, group)

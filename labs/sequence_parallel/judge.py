@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -15,7 +16,7 @@ from labs.sequence_parallel import faults
 from labs.sequence_parallel.exercise_case import REGIONS, WORLDS, SeenAround, make, members, run
 from labs.tp_linear_pair import properties
 from labs.tp_linear_pair.faults.failures import explain
-from labs.tp_linear_pair.trial import Case
+from labs.tp_linear_pair.trial import SECTION, Case
 
 NAME, TOPIC = "sequence_scatter_gather", "ring_attention"
 
@@ -58,7 +59,7 @@ _JUDGED: dict[str, Callable[[SeenAround], Verdict]] = {
 
 
 def judge(function: Callable | Source, seed: int) -> list[Verdict]:
-    """Run the answer on two ranks and on two groups of four; of each property the first failure."""
+    """Run the answer on three ranks and on two groups of four; of each the first failure."""
     told: dict[str, Verdict] = {}
     draw = torch.Generator().manual_seed(seed)
     for case in (make(n, draw) for n in WORLDS):
@@ -97,7 +98,10 @@ def _why(failed: ranks.RunFailed, function: Callable | Source, case: Case) -> st
     batch, tokens, d = case.out[0].shape
     want = (batch, tokens * len(members(case)[0]), d)
     told = f"{failed}\n{failed.run.output}"  # the backend's own check ends the process, and prints
-    hint = faults.failed(told, called, want)
+    # its own refusal may name the world's size where a group was handed in
+    refused = re.match(rf"rank \d+: ValueError: .*\b{case.ranks}\b", str(failed))
+    stray = refused or failed.run.ledger.count(section=SECTION, axis="world")
+    hint = faults.WORLD if stray and case.groups else faults.failed(told, called, want)
     return hint or explain(str(failed), NAME, function)
 
 

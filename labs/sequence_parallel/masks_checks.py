@@ -82,7 +82,7 @@ def _against_one_device(name: str, job: Job, run: Run) -> list[Check]:
         gaps["gradients"] += [equality.gap(k, grads[k], want[k], scale, eps) for k in want]
     found = []
     for what, group in gaps.items():
-        worst = max(group, key=lambda gap: (not gap.ok, gap.difference / gap.bound))
+        worst = max(group, key=lambda gap: gap.used)
         over = ", ".join(dict.fromkeys(gap.name for gap in group if not gap.ok))
         found.append(
             at_most(f"{_at(name, job)}: {what}", worst.difference, worst.bound,

@@ -72,9 +72,9 @@ def _against_one_device(
     eps, scale, at = _eps(job), _scale(want), f"{name}, t={run.world_size}"
     gaps = [equality.gap(key, whole[key], want[key], scale, eps) for key in want]
     over = ", ".join(gap.name for gap in gaps if not gap.ok)
-    worst = max(gaps, key=lambda gap: (not gap.ok, gap.difference / gap.bound))
+    worst = max(gaps, key=lambda gap: gap.used)
     told = max((equality.gap("out", one, out, scale, eps) for one in outs),
-               key=lambda gap: gap.difference)  # fmt: skip
+               key=lambda gap: gap.used)  # fmt: skip
     source = f"one device, ε = {eps:.0e}"
     return [
         at_most(f"{at}: output", told.difference, told.bound, "", source),

@@ -22,6 +22,7 @@ from labs.context_parallel.clock.timeline import (
     Message,
     RingTimeline,
 )
+from labs.formulas.sizes import need_times
 
 Steps = Sequence[Sequence[float]]
 
@@ -44,14 +45,25 @@ class Times:
 
 
 def simulate(times: Times) -> RingTimeline:
-    """Start and end of every computation and message. Raises ValueError for a ragged table."""
+    """Start and end of every computation and message.
+
+    Raises ValueError for a ragged table, and for what is no time: below 0, or no number.
+    """
+    tables = [times.forward] if times.backward is None else [times.forward, times.backward]
+    for steps in tables:
+        rows = steps if isinstance(steps, Sequence) else [steps]
+        if not rows or not all(isinstance(row, Sequence) for row in rows):
+            raise ValueError(f"times are a row of numbers for each rank, got {steps!r}")
     ranks = len(times.forward)
-    for steps in (times.forward, times.backward or times.forward):
+    for steps in tables:
         if len(steps) != ranks or any(len(row) != ranks for row in steps):
             found = " + ".join(str(len(row)) for row in steps)
             raise ValueError(
                 f"a ring of {ranks} ranks has {ranks} steps on each of them; the table has {found}"
             )
+        for rank, row in enumerate(steps):
+            need_times(**{f"step {step} of rank {rank}": took for step, took in enumerate(row)})
+    need_times(kv=times.kv, sums=times.sums)
     ring = _Ring(times, ranks)
     ring.forward()
     if times.backward is not None:

@@ -133,7 +133,8 @@ _GLOBAL = (
 )
 _OVERWRITTEN = (
     "this is nobody's block: was a buffer written to while it was still being sent, or read before "
-    "its wait? Receive into a new tensor, and wait for send and receive before you go on"
+    "its wait? Receive into a new tensor, and wait for send and receive before you go on. Or are "
+    "its heads in another order?"
 )
 
 
@@ -141,7 +142,13 @@ def _tokens(
     reference: Reference, member: int, call: dict, keys: list[Token | None],
     values: list[Token | None],
 ) -> Fault | None:  # fmt: skip
-    at = f"rank {member} of the ring: attend"
+    at, job = f"rank {member} of the ring: attend", reference.job
+    for name, heads in (("q", job.heads), ("k", job.kv_heads), ("v", job.kv_heads)):
+        shape = call["shapes"][name]
+        if len(shape) != 4 or shape[1] % heads or shape[0] != job.batch or shape[3] != job.width:
+            want = f"({job.batch}, {heads}, n, {job.width})"
+            hint = "hand on all heads of all sequences: q (B, h, n, d_h), k and v (B, h_kv, n, d_h)"
+            return Fault(f"{at} was given {name} of shape {shape}, expected {want}", hint)
     if not keys or not values or None in keys or None in values:
         if call["k"] and all(stamp in reference.owners["v"] for stamp in call["k"]):
             hint = "attend takes q, k, v in this order; in which were k and v stacked?"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 
@@ -21,7 +22,11 @@ NOT_FINITE = (
 CUT = "values are right and gradients are not: a part of the formula has left the graph"
 _OVERFLOW = (
     "large scores overflow: exp(1e4) is inf and exp(-1e4) is 0. Subtract the larger of lse_a and "
-    "lse_b before exp, and add it again after the log"
+    "lse_b before exp, that of each query for itself, and add it again after the log"
+)
+_ROUNDED = (
+    "nearly right: something is rounded on the way, or a small number is added. Stay in the type "
+    "that came in, and take the zero out of the sum by masked_fill"
 )
 _NAN = (
     "-inf - -inf is not a number, nor is 0/0: where neither block had a key, put 0 in the place of "
@@ -39,20 +44,27 @@ def of_failure(failed: ranks.RunFailed) -> str:
     return ""
 
 
-def of_value(large: bool, pairs: list[Pair], got: dict, name: str) -> str:
-    """What `name` is instead, and why."""
+def of_value(large: bool, pairs: list[Pair], got: dict, name: str, want: torch.Tensor) -> str:
+    """What `name` is instead of `want`, and why."""
     mine = got[name]
     if mine.isnan().any() or (name == "out" and mine.isinf().any()) or (mine == torch.inf).any():
         return _OVERFLOW if large else _NAN
+    if not large and _close(mine, want):
+        return f"{name}: {_ROUNDED}"
     if len(pairs) == 2:
         for slip, why in _slips(name, *pairs[0], *pairs[1]):
-            if slip.shape == mine.shape and torch.allclose(mine, slip, rtol=1e-4, atol=1e-5):
+            if slip.shape == mine.shape and _close(mine, slip):
                 return f"{name}: {why}"
     if large:
         return _OVERFLOW
-    if any((lse == -torch.inf).any() for _, lse in pairs):
+    nothing = torch.stack([lse == -torch.inf for _, lse in pairs]).any(0)
+    if nothing.any() and _close(mine[~nothing], want[~nothing]):
         return f"{name}: a block of which a query saw nothing has lse -inf and weight exp(-inf) = 0"
     return ""
+
+
+def _close(mine: torch.Tensor, other: torch.Tensor) -> bool:
+    return torch.allclose(mine.double(), other.double(), rtol=1e-4, atol=1e-5)
 
 
 def _slips(
@@ -65,6 +77,7 @@ def _slips(
         yield lse_a + lse_b, "the two are added: add the exponentials, then take the log"
         yield top, "the larger of both: add the log of the summed weights"
         yield (lse_a + lse_b) / 2, "the mean of both: add the exponentials, then take the log"
+        yield top + (total - top) / math.log(2), "a logarithm to base 2: exp goes with torch.log"
         yield total - top, "the largest is to be added again after the log"
         yield total.exp(), "this is the sum of the exponentials: take its log"
         yield (total - top).exp(), "this is the sum of the weights: take its log, add the largest"

@@ -73,7 +73,7 @@ def cases(seed: int) -> list[Case]:
 
     def case(
         label: str, judged: str, order: object = (0, 1), *, lead: tuple = (2, 3), blocks: int = 2,
-        hide: Callable[[list[torch.Tensor]], None] | None = None, size: tuple = (2.0,) * 3,
+        hide: Callable[[list[torch.Tensor]], object] | None = None, size: tuple = (2.0,) * 3,
         shift: tuple = (0.0,) * 3, dtype: torch.dtype = torch.float64,
     ) -> None:  # fmt: skip
         scores, values = [], []
@@ -102,12 +102,21 @@ def cases(seed: int) -> list[Case]:
     for label, shift in (("1e4", (1e4, 1e4)), ("-1e4", (-1e4, -1e4)), ("1e4 and -1e4", (1e4, -1e4)),
                          ("-1e4 and 1e4", (-1e4, 1e4))):  # fmt: skip
         case(f"scores of {label}", LARGE, shift=shift)
+    case("scores of 1e4 for one query, of -1e4 for the next", LARGE, hide=_in_turns)
     case("scores of 1e4, fp32", LARGE, shift=(1e4, 1e4 + 2), size=(1.0, 1.0), dtype=torch.float32)
     return found
 
 
 def _hide(scores: torch.Tensor) -> None:
     scores.fill_(-torch.inf)
+
+
+def _in_turns(scores: list[torch.Tensor]) -> None:
+    """1e4 and -1e4 by turns, from query to query and from head to head (of 5 queries each)."""
+    queries = scores[0].shape[:-1]
+    sign = 1e4 * (1 - 2 * (torch.arange(queries.numel()) % 2)).view(*queries, 1)
+    for block in scores:
+        block += sign
 
 
 def handed_in(asked: list[Case]) -> list[tuple[str, list[Pair], object]]:
@@ -202,7 +211,8 @@ def _value(case: Case, got: dict, output: str) -> Verdict:
         at = int(apart.argmax())
         if not apart.max() <= case.eps * size:
             told = f"{where}: got {mine.flatten()[at]:.6g}, expected {want.flatten()[at]:.6g}"
-            hint = hints_merge.of_value(case.judged == LARGE, case.partials(), got, name)
+            large = case.judged == LARGE
+            hint = hints_merge.of_value(large, case.partials(), got, name, want)
             return Verdict(case.judged, FAILED, told, hint, output)
     if got["changed"]:
         told = f"{case.label}: right, but an argument was changed in place"
@@ -216,13 +226,14 @@ def _of_gradients(case: Case, got: dict) -> Verdict:
         return Verdict(GRADIENTS, PASSED)
     if isinstance(gradients, str):
         return Verdict(GRADIENTS, FAILED, f"{case.label}: {gradients}", hints_merge.GRAPH)
-    names = ("out_a", "lse_a", "out_b", "lse_b")
+    names, lse = ("out_a", "lse_a", "out_b", "lse_b"), case.whole()[1]
     for name, mine, want in zip(names, gradients, _wanted(case), strict=True):
         if not mine.isfinite().all():
             told = f"{case.label}: the gradient by {name} is not finite"
             return Verdict(GRADIENTS, FAILED, told, hints_merge.NOT_FINITE)
         size = max(1.0, want.abs().max().item())
-        apart = (mine.double() - want).abs()
+        seen = (lse != -torch.inf).view(lse.shape + (1,) * (want.dim() - lse.dim()))
+        apart = (mine.double() - want).abs() * seen  # of nothing there is no right gradient
         if not apart.max() <= 10 * case.eps * size:
             at = int(apart.argmax())
             told = f"{case.label}: by {name}, got {mine.flatten()[at]:.6g}, expected "

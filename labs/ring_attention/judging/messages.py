@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from labs.exercise import FAILED, NOT_REACHED, PASSED, Verdict
 from labs.ring_attention.judging import calls as judge_calls
 from labs.ring_attention.judging.trial import Job, Seen
@@ -30,7 +32,8 @@ def traffic(name: str, seen: Seen, backward: bool) -> Verdict:
             asked = " or ".join(f"{size:,}" for size in sorted(allowed))
             words = f"{job}\nrank {member} of the ring sent {told}; expected {asked} bytes"
             return Verdict(
-                name, FAILED, words, _why(job, backward, others, sent, count > most)
+                name, FAILED, words,
+                _why(job, backward, others, sent, count > most, seen.told[ring][member]["widest"]),
             )  # fmt: skip
     what = f"{c - 1} blocks of K, V" + (" and their gradients" if backward else "")
     return Verdict(name, PASSED, f"{job}: {what}, {min(allowed):,} bytes a rank")
@@ -63,7 +66,8 @@ def bytes_allowed(job: Job, backward: bool) -> set[int]:
     return {(c - 1) * block + n * size for n in hops for size in sums}
 
 
-def _why(job: Job, backward: bool, others: list[str], sent: int, many: bool) -> str:
+def _why(job: Job, backward: bool, others: list[str], sent: int, many: bool, widest: int) -> str:
+    """widest: bytes of a number in the messages, at most."""
     c, block, each = job.ranks, job.block_bytes, job.heads // job.kv_heads
     if "barrier" in others:
         return "no barrier is needed: a receive waits for its message by itself"
@@ -76,7 +80,7 @@ def _why(job: Job, backward: bool, others: list[str], sent: int, many: bool) -> 
         return "nothing was sent: K and V of the other ranks have to come here, hop by hop"
     if many:
         return "a block travels as one message, or K and V as two: each message more costs α"
-    right = (c - 1) * block
+    right, wide = (c - 1) * block, widest > job.dtype.itemsize
     if backward:
         small = {right + n * block for n in (c - 1, c)}
         if job.dtype.itemsize < 4 and sent in small:
@@ -97,6 +101,8 @@ def _why(job: Job, backward: bool, others: list[str], sent: int, many: bool) -> 
         if sent - c * block in grads:
             return "one hop too many: K, V make c-1 of them, their gradients c, the last one home"
         return "K, V: c-1 blocks in their own type; sums of dk, dv: c blocks, or c-1, in fp32"
+    if wide:
+        return "K and V travel in their own type: cast where you compute, not before you send"
     if sent == each * right:
         return (
             "K and V were repeated for the query heads before they were sent: send the KV heads, "
@@ -106,8 +112,6 @@ def _why(job: Job, backward: bool, others: list[str], sent: int, many: bool) -> 
         return "c blocks were sent: the last hop only brings your own block home; c-1 are enough"
     if 2 * sent == right:
         return "a block is K and V: half of it was sent"
-    if sent * job.dtype.itemsize in {size * right for size in (4, 8)}:
-        return "K and V travel in their own type: cast where you compute, not before you send"
     return "each rank sends c-1 blocks, each of them the K and V of one rank"
 
 
@@ -121,34 +125,70 @@ def overlap(name: str, seen: Seen, rings: list[Reference], backward: bool) -> Ve
     """While a block is worked on, the next one travels: posted before, waited for after.
 
     Only during the last block may there be none. In a backward pass K and V are told from the sums
-    of their gradients by their smaller type, so it is judged in bf16.
+    of their gradients by their smaller type, so it is judged in bf16. The sums travel while the
+    next block is worked on: during the first one there are none yet, and where a rank's own share
+    stays at home none during the second.
     """
     job = seen.job
     if job.ranks == 1 or (backward and job.dtype.itemsize > 2):
         return Verdict(name, PASSED)
     for ring, reference in enumerate(rings):
         for member, told in enumerate(seen.told[ring]):
-            alone: set[int] = set()
-            for call in told["calls"]:
-                flying = {kind: 0 for kind in ("send", "recv")}
-                for kind, size, element in call["flying"]:
-                    if not backward or element == job.dtype.itemsize:
-                        flying[kind] += size
-                if min(flying.values()) < job.block_bytes:
-                    alone |= judge_calls.sources(reference, call)
+            where, calls = f"{job}\nrank {member} of the ring", told["calls"]
+            alone = _alone(
+                reference, calls, lambda size: not backward or size == job.dtype.itemsize
+            )
             if len(alone) > 1:
                 words = (
-                    f"{job}\nrank {member} of the ring works on {len(alone)} blocks while no other "
-                    "is on its way; only the last one may be alone"
+                    f"{where} works on {len(alone)} blocks while no other is on its way; only the "
+                    "last one may be alone"
                 )
                 return Verdict(name, FAILED, words, _POST_FIRST)
+            alone = _alone(reference, calls, lambda size: size > job.dtype.itemsize)
+            if backward and len(alone) > 2:
+                words = (
+                    f"{where} works on {len(alone)} blocks while no sums of dk, dv are on their "
+                )
+                return Verdict(name, FAILED, words + "way; only the first two may be", _SUMS_LATER)
     return Verdict(name, PASSED, "the next block is on its way while one is worked on")
 
 
+def _alone(reference: Reference, calls: list[dict], counts: Callable[[int], bool]) -> set[int]:
+    """Whose blocks were worked on while no block was under way in both directions.
+
+    counts: by the bytes of a number, whether a message is of the kind that is asked about
+    """
+    found: set[int] = set()
+    for call in calls:
+        flying = {kind: 0 for kind in ("send", "recv")}
+        for kind, size, element in call["flying"]:
+            flying[kind] += size * counts(element)
+        if min(flying.values()) < reference.job.block_bytes:
+            found |= judge_calls.sources(reference, call)
+    return found
+
+
+_SUMS_LATER = (
+    "the sums leave when your part is added, and arrive while the next block is worked on: wait "
+    "for them after attend_backward, when there is something to add"
+)
 _POST_FIRST = (
     "post isend and irecv of the next block before attend, and wait for both after it: an isend "
     "that is waited for at once is a send, and the ring computes and sends in turns"
 )
+
+
+ARRIVING = (
+    "what arrives is there after its wait, not before: wait, and only then work on it, add to it "
+    "or pass it on"
+)
+_BY_FAULT = {
+    "arriving in": ARRIVING,
+    "nobody waited": "keep every handle that isend and irecv return, and wait for each before you "
+    "return",
+    "": "a send reads its buffer until its wait: receive into a tensor of its own, and write to "
+    "nothing that is still being sent",
+}
 
 
 def in_flight(name: str, seen: Seen) -> Verdict:
@@ -158,12 +198,7 @@ def in_flight(name: str, seen: Seen) -> Verdict:
             if not told["faults"]:
                 continue
             fault = told["faults"][0]
-            hint = (
-                "keep every handle that isend and irecv return, and wait for each before you return"
-                if "nobody waited" in fault
-                else "a send reads its buffer until its wait: receive into a tensor of its own, "
-                "and write to nothing that is still being sent"
-            )
+            hint = next(hint for words, hint in _BY_FAULT.items() if words in fault)
             return Verdict(name, FAILED, f"{seen.job}\nrank {member} of the ring: {fault}", hint)
     return Verdict(name, PASSED, "all waited for, none touched before")
 

@@ -13,7 +13,7 @@ import torch
 
 from labs import ranks
 from labs.context_parallel.places import NEVER
-from labs.exercise import FAILED, NOT_REACHED, PASSED, Verdict
+from labs.exercise import FAILED, PASSED, Verdict
 from labs.judging import broke, not_reached
 from labs.ranks.ship import Source
 from labs.staying import must_return
@@ -23,6 +23,7 @@ MASK, ZIGZAG = (VALUES,), (PLACES, REFUSAL)
 _LIMIT = 20.0
 _AT = "at"
 _KEPT = "made"
+_FAR = 2**24  # a float of 32 bits does not know the next whole number
 _LONGEST = 2000  # tokens of a rank that an answer may return, and be shown for
 
 
@@ -45,6 +46,8 @@ def mask_cases(seed: int) -> list[tuple[str, list[int], list[int]]]:
         ("3 queries, 5 keys", drawn(3), drawn(5)),
         ("6 queries, 2 keys", drawn(6), drawn(2)),
         ("one of each", [7], [7]),
+        ("places in no order", [9, 2, 5], [6, 2, 9, 1]),
+        ("tokens of a sequence of 16 million", [_FAR, _FAR + 1], [_FAR - 1, _FAR + 1, _FAR + 2]),
     ]
 
 
@@ -136,6 +139,10 @@ def _mask_hint(queries: list[int], keys: list[int], rows: list, want: list, kind
             "a local mask: the lower triangle is right for a rank's own block alone. Compare the "
             "global positions, which stand in q_places and k_places"
         )
+    if min(queries) >= _FAR:
+        return "places are whole numbers, and large ones: compare them as they come, not as floats"
+    if queries != sorted(queries):
+        return "each entry for itself: nothing says that the places of a block ascend"
     if all(all(row) for row in got):
         return "no mask at all: compare the places"
     return "each entry asks one question: is the key's place at or before the query's?"
@@ -148,8 +155,8 @@ def zigzag_cases(seed: int) -> list[tuple[int, int]]:
     return [(4, 16), (2, 8), (4, 8), (3, 12), (1, 6), (5, 20), (c, 2 * c * draw.randrange(2, 6))]
 
 
-REFUSED = ((4, 12), (3, 9), (2, 6), (4, 4), (1, 3))
-"""Multiples of the ranks among them, but not of twice as many."""
+REFUSED = ((4, 12), (3, 9), (2, 6), (4, 4), (1, 3), (4, 9), (3, 14), (4, 15))
+"""(ranks, length): multiples of the ranks, but not of twice as many; then multiples of neither."""
 
 
 def zigzag_on_rank(function: Callable, asked: list[tuple[int, int]], refused: list) -> dict:
@@ -170,13 +177,14 @@ def zigzag_on_rank(function: Callable, asked: list[tuple[int, int]], refused: li
             made.append((rank, c, length, shown, list(places.shape), str(places.dtype)))
     told = []
     for c, length in refused:
-        ranks.keep(_AT, _zigzag_label(0, c, length))
-        with must_return():
-            try:
-                function(0, c, length)
-                told.append("accepted")
-            except Exception as error:
-                told.append(f"{type(error).__name__}: {error}")
+        for rank in range(c):
+            ranks.keep(_AT, _zigzag_label(rank, c, length))
+            with must_return():
+                try:
+                    function(rank, c, length)
+                    told.append("accepted")
+                except Exception as error:
+                    told.append(f"{type(error).__name__}: {error}")
     return dict(made=made, refused=told)
 
 
@@ -185,7 +193,7 @@ def _zigzag_label(rank: int, c: int, length: int) -> str:
 
 
 def judge_zigzag(function: Callable | Source, seed: int) -> list[Verdict]:
-    """zigzag_positions: every place of every rank, and five lengths that cannot be shared."""
+    """zigzag_positions: every place of every rank, and lengths that cannot be shared."""
     asked = zigzag_cases(seed)
     try:
         run = ranks.launch(
@@ -257,20 +265,24 @@ def _zigzag_hint(rank: int, c: int, length: int, got: list[int], want: list[int]
 
 
 def _refusals(told: list[str]) -> Verdict:
-    for (c, length), made in zip(REFUSED, told, strict=True):
+    every = [(rank, c, length) for c, length in REFUSED for rank in range(c)]
+    for (rank, c, length), made in zip(every, told, strict=True):
         asked = f"{length} tokens, {c} {'rank' if c == 1 else 'ranks'}"
+        asked += f", asked for rank {rank}" if rank else ""
         if not made.startswith("ValueError"):
             hint = (
                 "2*ranks chunks of equal size: raise ValueError where length % (2*ranks) is not 0"
             )
-            if length % c == 0:
+            if rank:
+                hint += ", whichever rank is asked for"
+            elif length % c == 0:
                 hint += f" ({length} is a multiple of {c}, but not of {2 * c})"
+            elif length // c % 2 == 0:
+                hint += f" ({length} // {c} is even, but {length} is no multiple of {c})"
             return Verdict(REFUSAL, FAILED, f"{asked}: expected ValueError, got: {made}", hint)
         if str(length) not in made or not {str(c), str(2 * c)} & set(_numbers(made)):
             hint = "a refusal says the numbers: the length, and how many ranks or chunks"
             return Verdict(REFUSAL, FAILED, f"{asked}: the message is {made!r}", hint)
-    if len(told) != len(REFUSED):
-        return Verdict(REFUSAL, NOT_REACHED)
     return Verdict(REFUSAL, PASSED, f"{REFUSED[0][1]} tokens on {REFUSED[0][0]} ranks")
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 
 from labs import ranks
-from labs.equality import EPS
+from labs.equality import BF16_UNIT, EPS
 from labs.exercise import FAILED, PASSED, Verdict
 from labs.judging import broke, not_reached
 from labs.ranks.ship import Source
@@ -106,12 +106,13 @@ def _value(
             where = f"{seen.job}\n{name} on rank {member} of the ring"
             if odd := _odd(name, got, want, seen.job):
                 return Verdict(name, FAILED, f"{where}: {odd}", hints_values.of_kind(name, odd))
-            apart, at = distance(got, want)
-            bound = _eps(name, seen.job) * size
+            bounds = _bounds(name, seen.job, want, size)
+            apart, at = distance(got, want, bounds)
+            bound = bounds.flatten()[at].item()
             if not apart <= bound:
                 told_ = (
                     f"{where}: got {got.flatten()[at]:.6g}, expected {want.flatten()[at]:.6g}; "
-                    f"largest difference {apart:.1e}, bound {bound:.1e}"
+                    f"difference {apart:.1e}, bound {bound:.1e}"
                 )
                 hint = hints_values.of_value(name, reference, member, told, wrong)
                 return Verdict(name, FAILED, told_, hint)
@@ -139,18 +140,28 @@ def _odd(name: str, got: torch.Tensor, want: torch.Tensor, job: trial.Job) -> st
     return ""
 
 
-def distance(got: torch.Tensor, want: torch.Tensor) -> tuple[float, int]:
-    """Largest difference and its place; equal infinities are equal, not a number is far away."""
+def distance(got: torch.Tensor, want: torch.Tensor, bounds: torch.Tensor) -> tuple[float, int]:
+    """The difference that is farthest beyond its bound, and its place.
+
+    Equal infinities are equal, not a number is far away.
+    """
     apart = (got.double() - want).abs().masked_fill(got == want, 0.0).flatten()
-    at = int(apart.nan_to_num(torch.inf, torch.inf).argmax())
-    return apart[at].nan_to_num(torch.inf).item(), at
+    apart = apart.nan_to_num(torch.inf, torch.inf)
+    at = int((apart / bounds.flatten()).argmax())
+    return apart[at].item(), at
 
 
-def _eps(name: str, job: trial.Job) -> float:
-    """Of the largest value. Scores of 1e4 have lost four digits before exp sees them."""
-    if job.dtype == torch.bfloat16:  # the one rounding at the end is at most half of 2^-8
-        return 1e-5 if name == "lse" else 2.0**-8
-    return EPS[job.dtype] * (1 if job.size == 1 else 1e3)
+def _bounds(name: str, job: trial.Job, want: torch.Tensor, size: float) -> torch.Tensor:
+    """How far each place may be off. size: the largest value.
+
+    Scores of 1e4 have lost four digits before exp sees them. In bf16 there is one rounding, at the
+    end: at most 2^-8 of the number itself, not of the largest one.
+    """
+    if job.dtype != torch.bfloat16:
+        eps = EPS[job.dtype] * (1 if job.size == 1 else 1e3)
+        return torch.full(want.shape, eps * size, dtype=torch.float64)
+    fp32 = torch.full(want.shape, EPS[torch.float32] * size, dtype=torch.float64)
+    return fp32 if name == "lse" else fp32 + BF16_UNIT * want.abs()
 
 
 def _blocks(seen: Seen, wrong: judge_calls.Fault | None) -> Verdict:

@@ -152,6 +152,7 @@ def _one(
         returned = function(*arguments) if group is None else function(*arguments, group)
     told = dict(
         calls=record.calls, faults=log.faults, largest=traced.largest_bytes if traced else 0,
+        widest=max((flight.tensor.element_size() for flight in log.flights), default=0),
         changed=[name for name, was in before.items() if not torch.equal(was, inputs[name])],
     )  # fmt: skip
     return {**told, **_plain(returned, names)}

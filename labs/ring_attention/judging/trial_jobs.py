@@ -67,6 +67,10 @@ def ring_jobs(seed: int, backward: bool) -> list[Job]:
     if not backward:
         found.append(job("scores up to 1e4", _WORLD, "full", size=5000.0))
     found.append(job("full", _WORLD, "full", dtype=torch.bfloat16))
+    # T is large and d_h small: whatever has a number for each query and key of a rank and all keys
+    # is larger than the keys of all ranks
+    found.append(job("full, many tokens", _WORLD, "full", heads=1, kv_heads=1, batch=1, tokens=64,
+                     plain=True, traced=True))  # fmt: skip
     found.append(
         job("full, large blocks and a slow rank", _THREE, "full", heads=1, kv_heads=1, batch=1,
             tokens=16, width=4096, plain=True, slow=1)

@@ -74,6 +74,7 @@ class Record:
             for name, x in given.items()
             if not name.endswith("_places")
         }
+        told["shapes"] = {name: tuple(given[name].shape) for name in "qkv"}
         for name in ("q_places", "k_places"):
             told[name] = given[name].detach().flatten().tolist()
         # posted before this call, waited for after it: nothing else runs in between
@@ -110,6 +111,10 @@ class Record:
     def _call(self, inner: Callable, given: dict[str, torch.Tensor]) -> object:
         if self.asleep:
             time.sleep(_SLEEP)
+        for flight in self.log.flights:
+            arriving = flight.kind == "recv" and not flight.over
+            if arriving and any(flight.overlaps(given[name]) for name in "kv"):
+                self.log.note("attend was given a tensor that a message is still arriving in")
         made = inner(*given.values())
         self.calls.append(self._note(given))
         return made

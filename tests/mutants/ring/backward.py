@@ -99,6 +99,32 @@ MUTANTS = [
     wrong("sums_in_bf16", (TRAFFIC,), ("sums of dk and dv travel in bfloat16",),
           ("exact = torch.promote_types(q.dtype, torch.float32)", "exact = q.dtype"),
           holds=(BLOCKS,)),
+    wrong("dq_in_bf16", (DQ,), ("dq is off", "nearly right", "round once, at the end"),
+          ("dq, block = torch.zeros_like(q, dtype=exact)", "dq, block = torch.zeros_like(q)"),
+          holds=(DK, DV, BLOCKS, TRAFFIC, OVERLAP, FLIGHT)),
+    wrong("parts_rounded", (DQ, DK, DV), ("dq, dk and dv are off: nearly right",),
+          ("dq += more[0]", "more = [x.to(q.dtype) for x in more]\n                dq += more[0]"),
+          holds=(BLOCKS, TRAFFIC, OVERLAP, FLIGHT)),
+    wrong("sums_rounded_at_each_rank", (DK, DV), ("dk and dv are off: nearly right",),
+          ("sums[1] += more[2]", "sums[1] += more[2]\n"
+           "                sums.copy_(sums.to(q.dtype))"),
+          holds=(DQ, BLOCKS, TRAFFIC, OVERLAP, FLIGHT)),
+    wrong("adds_before_the_wait", (FLIGHT,), ("there after its wait",),
+          ("for work in leaving:\n                work.wait()\n            if visible:\n"
+           "                dq", "if visible:\n                dq"),
+          ("if c > 1:\n                sums, leaving", "for work in leaving:\n"
+           "                work.wait()\n            if c > 1:\n                sums, leaving"),
+          holds=(DQ, BLOCKS, TRAFFIC)),
+    wrong("sums_waited_for_at_once", (OVERLAP,), ("sums leave when your part is added",),
+          (PASS_SUMS, PASS_SUMS + "\n                [work.wait() for work in leaving]\n"
+           "                leaving = []"), holds=(DQ, DK, DV, BLOCKS, TRAFFIC, FLIGHT)),
+    wrong("sums_waited_for_before_the_work", (OVERLAP,), ("sums leave when your part is added",),
+          ("visible = k_places", "[work.wait() for work in leaving]\n            leaving = []\n"
+           "            visible = k_places"), holds=(DQ, DK, DV, BLOCKS, TRAFFIC, FLIGHT)),
+    wrong("scores_of_all_keys", (MEMORY,), ("as long as the whole sequence",),
+          (END, END + "\n        every = torch.zeros(q.shape[2] * c, q.shape[2] * c, "
+           "dtype=torch.bool)"),
+          holds=(DQ, DK, DV, BLOCKS, TRAFFIC, OVERLAP, FLIGHT)),
     wrong("dq_of_the_last", (DQ,), ("dq is off", "what the last block adds"),
           ("dq += more[0]", "dq = more[0]"), holds=(DK, DV, BLOCKS)),
     wrong("dq_summed_over_ranks", (DQ, TRAFFIC), ("dq is off", "each rank's queries are its own"),

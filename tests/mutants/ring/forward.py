@@ -180,6 +180,38 @@ MUTANTS = [
            "                works = [work for _, some in pairs for work in some]"),
           ("block = arriving", "block = torch.stack([new for new, _ in pairs], 3)"),
           holds=(OUT, LSE)),
+    wrong("rounded_at_each_merge", (OUT,), ("nearly right", "round once, at the end"),
+          (MERGE, "merge_partials(out.to(q.dtype).to(out.dtype), lse, *part)"),
+          holds=(LSE, BLOCKS, TRAFFIC, OVERLAP)),
+    wrong("blocks_rounded", (OUT,), ("nearly right", "round once, at the end"),
+          ("out, lse = part", "part = (part[0].to(q.dtype).to(part[0].dtype), part[1])\n"
+           "                out, lse = part"), holds=(LSE, BLOCKS)),
+    wrong("lse_in_fp32", (LSE,), ("nearly right", "fp32 or better"),
+          ("return out.to(q.dtype), lse", "return out.to(q.dtype), lse.float()"), holds=(OUT,)),
+    wrong("a_mask_of_all_keys", (MEMORY,), ("as long as the whole sequence",),
+          ("block, out, lse =", "every = k_places.flatten() <= q_places.unsqueeze(-1)\n"
+           "        block, out, lse ="), holds=(OUT, LSE, BLOCKS, TRAFFIC, OVERLAP, FLIGHT)),
+    wrong("scores_of_all_keys", (MEMORY,), ("as long as the whole sequence",),
+          ("block, out, lse =", "every = torch.zeros(q.shape[2] * c, q.shape[2] * c, "
+           "dtype=torch.bool)\n        block, out, lse ="), holds=(OUT, LSE)),
+    wrong("works_on_what_arrives", (FLIGHT,), ("there after its wait",),
+          (WAIT, "for work in late:\n                    work.wait()\n"
+           "                late = works"),
+          ("block, out, lse =", "late = []\n        block, out, lse ="),
+          ("if out is None:", "for work in late:\n            work.wait()\n"
+           "        if out is None:")),
+    wrong("a_head_at_a_time", (BLOCKS,), ("hand on all heads",),
+          ("part = attend(q, block[0], block[1], q_places, k_places[source])",
+           "each = q.shape[1] // k.shape[1]\n"
+           "                part = [attend(q[:, each * i : each * i + each], "
+           "*block[:, :, i : i + 1], q_places, k_places[source]) for i in range(k.shape[1])]\n"
+           "                part = tuple(torch.cat(x, 1) for x in zip(*part))")),
+    wrong("batch_in_another_order", (OUT, BLOCKS), ("nobody's block",),
+          ("q, block[0], block[1],", "q, block[0].flip(0), block[1].flip(0),")),
+    wrong("travels_in_fp64", (TRAFFIC,), ("cast where you compute",),
+          ("torch.stack([k, v])", "torch.stack([k, v]).double()"),
+          ("q, block[0], block[1],", "q, block[0].to(q.dtype), block[1].to(q.dtype),"),
+          holds=(OUT, LSE, BLOCKS)),
     wrong("wide_out", (OUT,), ("has the type that came in",), ("out.to(q.dtype)", "out.double()")),
     wrong("nothing_seen_is_none", (OUT,), ("nonetype",), ("if out is None:", "if False:"),
           breaks=True),

@@ -27,6 +27,17 @@ RIGHT = {
             return out / safe.unsqueeze(-1), lse
         """,
     ),
+    "a merge by the sigmoid, some gradient where nothing is seen": (
+        "merge_partials",
+        """
+        def merge_partials(out_a, lse_a, out_b, lse_b):
+            none = (lse_a == -torch.inf) & (lse_b == -torch.inf)
+            a, b = (x.masked_fill(none, 0.0) for x in (lse_a, lse_b))
+            share = torch.sigmoid(b - a).unsqueeze(-1)
+            lse = torch.maximum(a, b) + torch.log1p(torch.exp(-(a - b).abs()))
+            return out_a + share * (out_b - out_a), lse.masked_fill(none, -torch.inf)
+        """,
+    ),
     "a mask by loops": (
         "causal_block_mask",
         """

@@ -26,6 +26,14 @@ BROKEN = [
                scatter_back="return _scatter_sum(grad, ctx.group), None")),
     Wrong("backward_is_the_identity", (VALUES,), ("other's forward",),
           pair(scatter_back="return grad, None")),
+    Wrong("the_world_s_gradients", (VALUES,), ("`group` is not used",),
+          pair(gather_back="return _scatter_sum(grad, None), None")),
+    Wrong("refuses_odd_lengths", (VALUES,), ("9 tokens",),
+          pair(scatter="""
+          if y.shape[1] % 2:
+              raise ValueError(f"{y.shape[1]} tokens, 2 ranks")
+          return _scatter_sum(y, group)
+          """)),
     Wrong("no_return", (VALUES,), ("without a `return`",),
           pair(call="Scatter.apply(region(Gather.apply(x_shard, group)), group)")),
 ]  # fmt: skip

@@ -94,6 +94,14 @@ MUTANTS = [
                _GATHER_BATCH.format(x="grad", group="ctx.group") + ", None")),
     Wrong("averaged", (VALUES,), ("factor", "not averaged"),
           pair(scatter=_AVERAGE.format(x="y", group="group"))),
+    Wrong("right_for_two_ranks", (VALUES,), ("off by a factor 0.667 on 3 ranks",),
+          pair(scatter="return _scatter_sum(y, group) * 2 / dist.get_world_size(group)")),
+    Wrong("gradient_right_for_two_ranks", (GRADIENTS,), ("that of x_shard is not",),
+          pair(gather_back="return _scatter_sum(grad, ctx.group) * 2 / "
+               "dist.get_world_size(ctx.group), None")),
+    Wrong("changes_the_region_s_gradient", (VALUES,), ("came from the region", "changed in place"),
+          pair(gather_back="back = _scatter_sum(grad, ctx.group)\ngrad.zero_()\n"
+               "return back, None")),
     Wrong("gradient_averaged", (GRADIENTS,), ("factor", "not averaged"),
           pair(gather_back=_AVERAGE.format(x="grad", group="ctx.group") + ", None")),
     Wrong("gradient_times_t", (GRADIENTS,), ("too large by a factor",),

@@ -19,7 +19,7 @@ REFUSAL = "refuses what cannot be shared"
 
 @dataclass(frozen=True)
 class Wrong:
-    """fails: exactly the properties that fail on two ranks, or on four where `four` is set."""
+    """fails: exactly the properties that fail on three ranks, or on four where `four` is set."""
 
     name: str
     fails: tuple[str, ...]
