@@ -190,7 +190,7 @@ def _master_lost() -> Iterator[None]:
 
 
 def _copies_written() -> contextlib.AbstractContextManager:
-    return mock.patch.object(state, "_own", lambda _, piece: piece)
+    return mock.patch.object(state, "_own", lambda _, piece: [piece])
 
 
 @contextlib.contextmanager

@@ -93,23 +93,30 @@ def written(trainer: Trainer) -> dict[str, Part]:
     found: dict[str, Part] = {}
     for one in kept(trainer):
         for piece in one.flat.pieces(one.rank):
-            own = _own(trainer, piece)
-            if own.first < own.end:
+            for own in _own(trainer, piece):
                 _add(found, one, own, one.share)
     return found
 
 
-def _own(trainer: Trainer, piece: Piece) -> Piece:
-    """The part of a piece that this rank writes, which may be nothing of it."""
+def _own(trainer: Trainer, piece: Piece) -> Iterator[Piece]:
+    """What of a piece this rank writes, which may be nothing.
+
+    Holders of the same parameter take turns over its elements, and know so without asking: first
+    and last stage need not have cut it at the same places. Theirs are as many turns as there are
+    shares along dp, so that none of these is written by one stage alone.
+    """
     mesh, size = trainer.mesh, piece.parameter.numel()
-    mine, n = 0, 1
+    mine, holders, turns = 0, 1, 1
     if piece.parameter is trainer.tied:
-        mine, n = int(not mesh.first), 2
+        mine, holders, turns = int(not mesh.first), 2, mesh.layout.dp * mesh.layout.cp
     elif piece.parameter.held.whole:
-        mine, n = mesh.at["tp"], mesh.layout.tp
-    first = max(piece.first, mine * size // n)
-    end = min(piece.end, (mine + 1) * size // n)
-    return Piece(piece.parameter, first, max(first, end), piece.at + first - piece.first)
+        mine, holders = mesh.at["tp"], mesh.layout.tp
+    parts = holders * turns
+    for part in range(mine, parts, holders):
+        first = max(piece.first, part * size // parts)
+        end = min(piece.end, (part + 1) * size // parts)
+        if first < end:
+            yield Piece(piece.parameter, first, end, piece.at + first - piece.first)
 
 
 @dataclass(frozen=True)
