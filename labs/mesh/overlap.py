@@ -28,7 +28,7 @@ from labs.pipeline.on_rank import together
 
 LINK = 100e6
 """Bytes a second that a rank sends."""
-_ROUNDS = 5
+_ROUNDS = 9
 _QUIET = 0.005  # seconds after a try in which a rank leaves the cores to those that end it too
 
 
