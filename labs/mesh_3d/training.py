@@ -67,9 +67,11 @@ def _range(numbers: list[int]) -> str:
 
 
 def config_of(layout: Layout, zero: int = 1) -> Config:
-    """The model and batch of this section on a layout."""
+    """The model on a layout, with a batch of 16 or the next that its replicas can share."""
+    m = 4
+    batch = -(-16 // (layout.dp * m)) * layout.dp * m
     return Config(
-        layout=layout, model=MODEL, batch=16, micro_batches=4, zero=zero, dtype=torch.float32
+        layout=layout, model=MODEL, batch=batch, micro_batches=m, zero=zero, dtype=torch.float32
     )
 
 
