@@ -41,7 +41,7 @@ WHO = fake.corners(CONFIG.layout)
 
 def counted(parts):
     """Arithmetic and all: without "meta" a process need not load torch's compiler."""
-    run = ranks.launch(fake.on_rank, 1, args=([CONFIG], parts, [WHO], "cpu"), status=False)
+    run = ranks.launch(fake.on_rank, 1, args=([CONFIG], parts, [WHO], ["cpu"]), status=False)
     return lab.as_ranks(run.ledger, CONFIG, WHO)
 
 
@@ -105,7 +105,7 @@ def test_a_world_after_another_counts_its_own_groups():
     first = jobs.config(Layout(dp=2, pp=2, tp=2), zero=3)
     alone = jobs.config(Layout(pp=4, tp=2), zero=3)
     run = ranks.launch(
-        fake.on_rank, 1, args=([first, alone], RIGHT, [[0], [0]], "cpu"), status=False
+        fake.on_rank, 1, args=([first, alone], RIGHT, [[0], [0]], ["cpu", "cpu"]), status=False
     )
     assert run.ledger.ideal_bytes(section=fake.section(first, 0), axis="dp") > 0
     assert run.ledger.ideal_bytes(section=fake.section(alone, 0), axis="dp") == 0

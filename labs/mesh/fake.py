@@ -25,12 +25,13 @@ from labs.mesh.trainer import Trainer
 
 def on_rank(
     configs: Sequence[Config], parts: Mapping[str, Callable], who: Sequence[Sequence[int]],
-    device: str = "meta",
+    devices: Sequence[str],
 ) -> list[dict[int, dict]]:  # fmt: skip
     """One step of each configuration, as each of some ranks of its mesh, one after the other.
 
     who: the ranks of each configuration. The real ranks of the launch share them out.
-    device: "cpu" to do the arithmetic as well, on what a group that sends nothing leaves behind
+    devices: of each configuration, "meta", or "cpu" to do the arithmetic as well, on what a group
+    that sends nothing leaves behind. "meta" loads torch's compiler: have tiny models on "cpu"
 
     Returns by rank `at` (its coordinate), `groups` (the ranks of its groups) and `parameters` (how
     many numbers of the model it holds), of those that were this real rank's. In the ledger they are
@@ -39,7 +40,7 @@ def on_rank(
     mine, n = dist.get_rank(), dist.get_world_size()
     dist.destroy_process_group()
     found: list[dict[int, dict]] = []
-    for config, asked in zip(configs, who, strict=True):
+    for config, asked, device in zip(configs, who, devices, strict=True):
         found.append({})
         for rank in asked[mine::n]:
             with fake_world(rank, config.layout.ranks):

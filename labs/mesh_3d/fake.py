@@ -49,7 +49,8 @@ def add(result: Result, ask: Ask, parts: Mapping[str, Callable], model: Shape = 
     parts, big, todo = dict(parts), worked(ask.zero, ask.tied, model), compared(ask)
     who = [*(range(ask.layout.ranks) for _ in todo), fake.corners(WORKED)]
     asked = [list(ranks) for ranks in who]
-    run = ask.launch(fake.on_rank, [*todo, big], parts, asked, ranks=min(2, ask.ranks))
+    devices = [*("cpu" for _ in todo), "meta"]
+    run = ask.launch(fake.on_rank, [*todo, big], parts, asked, devices, ranks=min(2, ask.ranks))
     counted = [as_ranks(run.ledger, *one) for one in zip([*todo, big], asked, strict=True)]
     real = ask.launch(on_rank, todo, parts, 1).ledger
     for config, ledger in zip(todo, counted, strict=False):
