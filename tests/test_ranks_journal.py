@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from labs.ranks import journal as writing
+from labs.ranks.doctor import words
 from labs.ranks.doctor.misfits import misfits
 from labs.ranks.doctor.standing import Journals
 from labs.ranks.doctor.watch import EVERY, Watch
@@ -59,6 +60,26 @@ def test_calls_and_waits_arrive_as_they_were_written(tmp_path, pair):
     assert not other.stands_still
     one.go_on()
     assert stands(tmp_path)[0].waits == ()
+
+
+@pytest.mark.parametrize(
+    ("shape", "told"),
+    [
+        ((2, 1, 8, 4, 16), "(2, 1, 8, 4, 16) float32"),
+        ((1,) * 8, "(1, 1, 1, 1, 1, 1, 1, 1) float32"),
+        ((1,) * 9, "4,096 bytes of float32"),
+        ((2**32, 0), "4,096 bytes of float32"),
+        ((), "() float32"),
+        ((7,), "(7,) float32"),
+    ],
+)
+def test_a_shape_is_told_whole_or_not_at_all(tmp_path, pair, shape, told):
+    """A stacked block of keys and values has five dimensions."""
+    one, _ = pair
+    one.post("send", 1, peer=1, payload=4096, dtype="float32", shape=shape)
+    one.take_back(one.post("recv", 1, peer=1, payload=8, dtype="int64", shape=shape))
+    (call,) = stands(tmp_path)[0].calls.values()
+    assert words.tensor(call) == told
 
 
 def test_what_a_rank_has_not_written_is_not_there(tmp_path):

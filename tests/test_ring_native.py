@@ -110,6 +110,12 @@ def test_the_layouts_it_knows() -> None:
         assert torch_native._kind(zigzag[rank], zigzag, rank) == (True, True)
 
 
+def test_one_token_a_rank_is_causal_on_the_last_rank_too() -> None:
+    """Its query stands at the largest key, not behind it."""
+    held = places.plain(3, 3)
+    assert [torch_native._kind(held[r], held, r) for r in range(3)] == [(True, False)] * 3
+
+
 def test_on_one_rank_runs_and_zigzag_are_the_same() -> None:
     held = places.plain(1, 8)
     assert torch.equal(held[0], zigzag_positions(0, 1, 8))

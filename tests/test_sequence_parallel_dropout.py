@@ -7,8 +7,11 @@ from itertools import product
 import pytest
 import torch
 
-from labs.sequence_parallel import dropout, masks
+from labs.sequence_parallel import dropout, masks, ways
+from labs.sequence_parallel.block import block
 from labs.sequence_parallel.dropout import AFTER_MLP, ATTENTION_WEIGHTS, HIDDEN, Drawn
+from labs.sequence_parallel.parity import weights_of
+from labs.sequence_parallel.shape import Shape
 
 
 def mask(name: str, dp: int, tp: int, sharded: bool = False, rule: str = "right") -> torch.Tensor:
@@ -61,3 +64,14 @@ def test_what_is_kept_is_scaled_and_gradients_follow_the_mask() -> None:
     assert 0.2 < (y == 0).double().mean() < 0.3
     assert torch.equal(dropout.given(drop.masks, 0.25)(AFTER_MLP, x), y)
     assert drop(HIDDEN, x) is x
+
+
+def test_what_is_dropped_outside_the_regions_is_their_bias_too() -> None:
+    """Dropout of all numbers leaves the residual: the biases are added before it."""
+    shape = Shape(1, 4, 16, 2)
+    weights = weights_of(shape, 0, torch.float64)
+    assert weights["out_b"].any() and weights["down_b"].any()
+    x = torch.randn(1, 4, 16, dtype=torch.float64)
+    nothing = {place: torch.zeros(x.shape, dtype=torch.bool) for place in dropout.OUTSIDE}
+    out = block(x, weights, shape.heads, ways.one_device, dropout.given(nothing, 0.5))
+    assert torch.equal(out, x)

@@ -101,3 +101,12 @@ def test_accounts_do_not_nest() -> None:
 def test_a_name_outside_of_an_account_does_nothing() -> None:
     x = torch.ones(2)
     assert named("x", x) is x
+
+
+def test_what_autograd_does_not_see_gets_no_name() -> None:
+    """Its place in memory may be another's later, which would be called by it."""
+    with Kept([]) as kept:
+        with torch.no_grad():
+            named("of no use", torch.ones(4))
+        named("kept", torch.ones(4))
+    assert list(kept.names.values()) == ["kept"]

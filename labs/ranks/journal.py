@@ -29,8 +29,9 @@ from types import FrameType
 HEADER = struct.Struct("<IBBHQ")  # version, state, whether something was lost, keys, calls
 WAIT = struct.Struct("<QQHHI")  # thread, call + 1 (0: none), file, threads alive, line
 KEY = struct.Struct("<BBHiiII")  # kind, -, group, peer, tag, calls, checksum
-CALL = struct.Struct("<QBBBBHHIiiIQ4I")  # see Journal.post
-VERSION = 1
+DIMS, MANY = 8, 255  # dimensions of a shape that are kept; said in place of their number if not
+CALL = struct.Struct(f"<QBBBBHHIiiIQ{DIMS}I")  # see Journal.post
+VERSION = 2
 THREADS, KEYS, CALLS = 8, 2048, 512
 WAITS_AT = 64
 KEYS_AT = WAITS_AT + THREADS * WAIT.size
@@ -61,6 +62,7 @@ _DTYPE = {name: code for code, name in enumerate(DTYPES)}
 _REDUCTION = {name: code for code, name in enumerate(REDUCTIONS)}
 _KIND_OF_OP = [KINDS.get(name, COLLECTIVE) for name in OPS]
 _ALL_TO_ALL, _PIECE_OUT, _PIECE_IN = _OP["all_to_all"], _OP["piece_out"], _OP["piece_in"]
+_NO_SHAPE = (0,) * DIMS
 _COUNT = struct.Struct("<II")
 _COUNT_AT = KEY.size - _COUNT.size
 _TOLD = struct.Struct("<BBBxiQ")  # what goes into the checksum of a call
@@ -121,7 +123,9 @@ class Journal:
         key = (kind, group, peer if SEND <= kind <= RECV else NOT_RANKED, tag)
         told = (code, _DTYPE.get(dtype, 0), _REDUCTION.get(reduction, 10))
         file, line = self._where(sys._getframe(1))
-        dims = (*shape[:4], 0, 0, 0, 0)[:4] if max(shape, default=0) < 2**32 else (0,) * 4
+        kept = len(shape) <= DIMS and max(shape, default=0) < 2**32
+        dims = (*shape, *_NO_SHAPE)[:DIMS] if kept else _NO_SHAPE
+        many = len(shape) if kept else MANY
         with self._lock:
             slot = self._keys.get(key) or self._new_key(key)
             slot[1], slot[3] = slot[1] + 1, slot[2]
@@ -135,13 +139,13 @@ class Journal:
                     at = CALLS_AT + self.calls % CALLS * CALL.size
                     CALL.pack_into(
                         self._map, at, self.calls, piece, 0, 0, 0, group, file, line, other, 0,
-                        slot[1], size, 0, 0, 0, 0,
+                        slot[1], size, *_NO_SHAPE,
                     )  # fmt: skip
                     self.calls += 1
             number = self.calls
             at = CALLS_AT + number % CALLS * CALL.size
             CALL.pack_into(
-                self._map, at, number, *told, len(shape), group, file, line, peer, tag,
+                self._map, at, number, *told, many, group, file, line, peer, tag,
                 slot[1], payload, *dims,
             )  # fmt: skip
             if slot[0]:
@@ -202,7 +206,7 @@ class Journal:
             slot[1], slot[2] = slot[1] - 1, slot[3]
             if slot[0]:
                 _COUNT.pack_into(self._map, slot[0], slot[1], slot[2])
-            CALL.pack_into(self._map, at, *([2**64 - 1] + [0] * 15))
+            CALL.pack_into(self._map, at, 2**64 - 1, *(0,) * 11, *_NO_SHAPE)
 
     def lose(self) -> None:
         """From here on something is not kept, and the doctor draws no conclusion."""

@@ -39,7 +39,7 @@ class Call:
     tag: int = 0
     payload: int = 0  # bytes
     dtype: str = "?"
-    shape: tuple[int, ...] = ()
+    shape: tuple[int, ...] | None = ()  # None: of more dimensions than are kept
     reduction: str = ""
     file: str = ""
     function: str = ""
@@ -193,7 +193,7 @@ def _call(data: mmap.mmap, number: int, groups: dict, files: dict) -> Call | Non
     return Call(
         journal.OPS[op], groups.get(group, _UNKNOWN), place,
         None if peer == journal.NOT_RANKED else peer, tag, payload, journal.DTYPES[dtype],
-        tuple(shape[:dims]) if dims <= 4 else (), journal.REDUCTIONS[reduction],
+        None if dims == journal.MANY else tuple(shape[:dims]), journal.REDUCTIONS[reduction],
         *files.get(file, ("", "")), line,
     )  # fmt: skip
 

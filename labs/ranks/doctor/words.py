@@ -65,6 +65,8 @@ def tensor(call: Call) -> str:
     """ "(4, 8) float32", or its bytes where the shape is not known."""
     if call.dtype == "?":
         return f"{call.payload:,} bytes" if call.payload else ""
+    if call.shape is None:
+        return f"{call.payload:,} bytes of {call.dtype}"
     shape = f"({call.shape[0]},)" if len(call.shape) == 1 else str(call.shape)
     return f"{shape} {call.dtype}"
 
