@@ -23,6 +23,7 @@ from labs.result import Check, Result, at_most, equal
 SECTION = "training"
 STEPS = 300
 LEARNED = 250  # steps from which the run must be below the bigram entropy
+BEGUN = 40  # and below that of single bytes
 APART = 5e-5  # of the two losses, at any step
 MODEL = Shape(layers=4, d=64, heads=4, length=64)
 _LAST = 20
@@ -112,8 +113,12 @@ def checks(trained: Trained, everywhere: list[list[float]]) -> list[Check]:
         equal(f"{label}: ranks that tell another loss", other, 0, "ranks", "one model"),
     ]
     last = trained.losses[-_LAST:]
-    bound = text.entropy(1) if steps >= LEARNED else text.entropy(0)
-    what = "the text's bigram entropy" if steps >= LEARNED else "the entropy of its bytes"
+    if steps >= LEARNED:
+        bound, what = text.entropy(1), "the text's bigram entropy"
+    elif steps >= BEGUN:
+        bound, what = text.entropy(0), "the entropy of its bytes"
+    else:
+        bound, what = trained.losses[0], "the first loss"
     made.append(
         at_most(f"{label}: mean of the last {len(last)} losses", sum(last) / len(last), bound,
                 "nats", what)
