@@ -99,9 +99,10 @@ def _why(failed: ranks.RunFailed, function: Callable | Source, case: Case) -> st
     want = (batch, tokens * len(members(case)[0]), d)
     told = f"{failed}\n{failed.run.output}"  # the backend's own check ends the process, and prints
     # its own refusal may name the world's size where a group was handed in
-    refused = re.match(rf"rank \d+: ValueError: .*\b{case.ranks}\b", str(failed))
+    refused = re.match(rf"rank \d+: ValueError: .*\b{case.ranks} ranks\b", str(failed))
     stray = refused or failed.run.ledger.count(section=SECTION, axis="world")
-    hint = faults.WORLD if stray and case.groups else faults.failed(told, called, want)
+    right = all(tuple(shape) == want for shape in called)
+    hint = faults.WORLD if stray and right and case.groups else faults.failed(told, called, want)
     return hint or explain(str(failed), NAME, function)
 
 

@@ -155,7 +155,7 @@ def zigzag_cases(seed: int) -> list[tuple[int, int]]:
     return [(4, 16), (2, 8), (4, 8), (3, 12), (1, 6), (5, 20), (c, 2 * c * draw.randrange(2, 6))]
 
 
-REFUSED = ((4, 12), (3, 9), (2, 6), (4, 4), (1, 3), (4, 9), (3, 14), (4, 15))
+REFUSED = ((4, 12), (3, 9), (2, 6), (4, 4), (1, 3), (4, 9), (3, 14), (4, 15), (5, 1005))
 """(ranks, length): multiples of the ranks, but not of twice as many; then multiples of neither."""
 
 
