@@ -44,12 +44,6 @@ class Compared:
         return next((gap for gap in self.gaps if gap.name.partition(":")[0] == what), None)
 
 
-def used(gap: Gap) -> float:
-    """How much of its bound a gap takes; inf for what is no number."""
-    part = gap.difference / gap.bound if gap.bound else gap.difference
-    return part if part == part else float("inf")
-
-
 @cache
 def _trained(config: Config, steps: int) -> Reference:
     with _one_thread():
@@ -141,7 +135,7 @@ def _tensors(
         equality.gap(f"{name}: {of}", got.tensors.get(of, empty).double(), right, scale, eps)
         for of, right in one.items()
     ]
-    return max(found, key=used)
+    return max(found, key=lambda gap: gap.used)
 
 
 def _copies(whole: Mapping[str, Whole]) -> Gap:

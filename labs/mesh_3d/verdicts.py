@@ -18,7 +18,6 @@ from labs.mesh_3d.parity import (
     SAMPLES,
     WEIGHTS,
     Compared,
-    used,
 )
 from labs.result import Check, at_most, equal
 
@@ -48,7 +47,7 @@ def _bounded(alike: Sequence[Compared], begin: str, single: bool) -> list[Check]
         gaps = [(one, one.gap(what)) for one in alike if one.gap(what) is not None]
         if not gaps:
             continue
-        one, gap = max(gaps, key=lambda pair: used(pair[1]))
+        one, gap = max(gaps, key=lambda pair: pair[1].used)
         told = [] if single else [_way(one)]
         told += [gap.name.partition(": ")[2]] if ":" in gap.name else []
         worst = f" (worst: {'; '.join(told)})" if told else ""
@@ -58,7 +57,7 @@ def _bounded(alike: Sequence[Compared], begin: str, single: bool) -> list[Check]
 
 def _exact(alike: Sequence[Compared], begin: str) -> list[Check]:
     """Copies that must be the same bits, numbers that must be there, samples of each replica."""
-    one = max(alike, key=lambda one: used(one.copies))
+    one = max(alike, key=lambda one: one.copies.used)
     worst = f" ({_way(one)}; {one.copies.name})" if one.copies.difference else ""
     found = [at_most(f"{begin} {COPIES}{worst}", one.copies.difference, 0.0, "", "the same bits")]
     for what, kind, right in (

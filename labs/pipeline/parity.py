@@ -25,7 +25,7 @@ def held(
     if once:
         gaps = equality.gaps(got, whole.gradients, eps)
         scale = max(gradient.abs().max().item() for gradient in whole.gradients.values())
-        far = max(gap.difference for gap in gaps) / scale
+        far = max(gaps, key=lambda gap: gap.used).difference / scale
         found.append(
             at_most(f"{label}: difference of gradients", far, eps, "of the largest", "one device")
         )
