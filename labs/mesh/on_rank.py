@@ -37,6 +37,8 @@ def on_rank(
     if twice:
         raise ValueError(f"two configurations are called {twice[0]!r}; the ledger needs two names")
     found: list[dict | None] = [None] * len(configs)
+    if all(config.layout.ranks == dist.get_world_size() for config in configs):
+        ranks.share_cores()  # else the ranks of a smaller mesh would all be on one core
     gc.collect()
     gc.freeze()  # what is there now need not be looked through after each configuration
     done = 0

@@ -46,10 +46,13 @@ def train(config: Config, steps: int) -> Reference:
         samples.step = step
         loss = token_losses(model(tokens), targets).mean()
         loss.backward()
-        gradients = {n: p.grad.clone() for n, p in model.named_parameters()}
-        first = first or gradients
+        told = step in (0, steps - 1)
+        if told:
+            gradients = {n: p.grad.clone() for n, p in model.named_parameters()}
+            first = first or gradients
         norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), largest).item())
-        clipped = {n: p.grad.clone() for n, p in model.named_parameters()}
+        if told:
+            clipped = {n: p.grad.clone() for n, p in model.named_parameters()}
         optimizer.step()
         losses.append(loss.item())
     weights = {n: p.detach().clone() for n, p in model.named_parameters()}

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from labs.ranks.on_rank import allocations, device, keep, name_axis, phase, say, section, step
     from labs.ranks.plain import torchrun
     from labs.ranks.run import Run, RunFailed
+    from labs.ranks.sharing import share_cores
     from labs.ranks.ship import Cell, Source
     from labs.ranks.sockets import sockets_sent
     from labs.ranks.supervised import warm_up
@@ -50,6 +51,7 @@ _HOME = {
     ),
     "plain": ("torchrun",),
     "run": ("Run", "RunFailed"),
+    "sharing": ("share_cores",),
     "ship": ("Cell", "Source"),
     "sockets": ("sockets_sent",),
     "supervised": ("warm_up",),
@@ -59,7 +61,7 @@ _MODULE = {name: module for module, names in _HOME.items() for name in names}
 __all__ = [
     "Cell", "Diagnosis", "Ledger", "Row", "Run", "RunFailed", "Source", "allocations",
     "default_mode", "device", "diagnose", "keep", "launch", "name_axis", "phase", "place", "say",
-    "section", "sockets_sent", "step", "torchrun", "warm_up",
+    "section", "share_cores", "sockets_sent", "step", "torchrun", "warm_up",
 ]  # fmt: skip
 
 
