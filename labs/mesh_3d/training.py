@@ -132,8 +132,13 @@ def largest(gaps: Iterable[float]) -> float:
 
 
 def _alone(config: Config, steps: int) -> tuple[list[float], float]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     begun = time.monotonic()
-    losses = one_device.train(config, steps).losses
+    try:
+        losses = one_device.train(config, steps).losses
+    finally:
+        torch.set_num_threads(threads)
     return losses, time.monotonic() - begun
 
 
