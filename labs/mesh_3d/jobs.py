@@ -48,8 +48,8 @@ def config(layout: Layout, zero: int = 1, tied: bool = False, reshard: bool = Tr
 
 
 def ways(layout: Layout) -> tuple[tuple[int, bool], ...]:
-    """WAYS; of a single replica, which has nobody to share with, the first and the last stage."""
-    return WAYS if layout.dp > 1 else tuple(way for way in WAYS if way in ((1, True), (3, True)))
+    """WAYS; of a single replica, which has nobody to share with, ZeRO 1, 2 and 3 as they are."""
+    return WAYS if layout.dp > 1 else ((1, True), (2, True), (3, True))
 
 
 def grid(ranks: int) -> list[Config]:

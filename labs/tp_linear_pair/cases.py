@@ -7,6 +7,7 @@ heads are grouped, vocabularies are padded. A fault that hides behind a default 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 
@@ -195,49 +196,78 @@ def attention_heads(ranks: int, draw: torch.Generator) -> Case:
     )  # fmt: skip
 
 
-def vocab_parallel_loss(ranks: int, draw: torch.Generator) -> Case:
-    """A vocabulary the ranks do not divide; on four ranks the last holds nothing but padding.
+@dataclass(frozen=True)
+class _Vocabulary:
+    """The logits of one group, shared out over its ranks, and the loss of one device."""
 
-    One token's logits are so large that exp overflows, those of another so far below 0 that it
+    logits: list[torch.Tensor]  # by place in the group
+    targets: torch.Tensor
+    back: torch.Tensor
+    loss: torch.Tensor
+    grads: list[torch.Tensor]
+    scale: torch.Tensor
+
+
+_TOKENS = (4, 8)  # B, T
+
+
+def _vocabulary(vocab: int, width: int, ranks: int, draw: torch.Generator) -> _Vocabulary:
+    """One token's logits are so large that exp overflows, those of another so far below 0 that it
     underflows. Each token is compared at its own scale.
     """
-    batch, length, vocab = 4, 8, 41 if ranks == 2 else 42
-    width = formulas.padded_vocab(vocab, ranks) // ranks
-    if ranks == 4:
-        width += 4  # 15 columns a rank: 42 are used up on the third
-    logits = _normal(draw, batch, length, vocab)
+    logits = _normal(draw, *_TOKENS, vocab)
     logits[0, 0] *= 1e4 / logits[0, 0].abs().max()  # exp of these overflows
     logits[0, 1] -= 4e3  # and of these it is 0, all of them
-    targets = torch.randint(vocab, (batch, length), generator=draw)
+    targets = torch.randint(vocab, _TOKENS, generator=draw)
     targets[0, :ranks] = torch.arange(ranks).clamp(max=(vocab - 1) // width) * width
     logits.requires_grad_()
     loss = torch.nn.functional.cross_entropy(
         logits.flatten(0, 1), targets.flatten(), reduction="none"
-    ).view(batch, length)
-    back = _normal(draw, batch, length)
+    ).view(_TOKENS)
+    back = _normal(draw, *_TOKENS)
     loss.backward(back)
-    scale = logits.detach().abs().amax(-1).clamp_min(1)
-    tokens, padded = batch * length, width * ranks
-    # (B, T, V) in 1 and in 4 bytes an element; a padded one where no shard has as many bytes
-    sizes = [tokens * vocab, tokens * vocab * 4, tokens * padded * (1 if ranks == 2 else 4)]
 
-    def shard(whole: torch.Tensor, padding: float, rank: int) -> torch.Tensor:
+    def shards(whole: torch.Tensor, padding: float) -> list[torch.Tensor]:
         padded = torch.nn.functional.pad(whole, (0, width * ranks - vocab), value=padding)
-        return padded[..., rank * width : (rank + 1) * width].contiguous()
+        return [shard.contiguous() for shard in padded.split(width, dim=-1)]
 
+    return _Vocabulary(
+        shards(logits.detach(), -torch.inf), targets, back, loss.detach(),
+        shards(logits.grad, 0.0), logits.detach().abs().amax(-1).clamp_min(1),
+    )  # fmt: skip
+
+
+def vocab_parallel_loss(ranks: int, draw: torch.Generator, grouped: bool = False) -> Case:
+    """A vocabulary the ranks do not divide; on four ranks the last holds nothing but padding.
+
+    grouped: two groups of two ranks that are not neighbours, each with logits of its own.
+    """
+    members, given = _groups(ranks) if grouped else ([list(range(ranks))], {})
+    t = len(members[0])
+    vocab = 41 if t == 2 else 42
+    width = formulas.padded_vocab(vocab, t) // t
+    if t == 4:
+        width += 4  # 15 columns a rank: 42 are used up on the third
+    made = [_vocabulary(vocab, width, t, draw) for _ in members]
+    of = {r: (made[n], at) for n, group in enumerate(members) for at, r in enumerate(group)}
+    tokens, padded = _TOKENS[0] * _TOKENS[1], width * t
+    # (B, T, V) in 1 and in 4 bytes an element; a padded one where no shard has as many bytes
+    sizes = [tokens * vocab, tokens * vocab * 4, tokens * padded * (1 if t == 2 else 4)]
+    where = f", groups {members}" if grouped else ""
     return Case(
-        ranks, f"{ranks} ranks, V = {vocab} padded to {width * ranks}",
-        [{"logits_shard": shard(logits.detach(), -torch.inf, r), "targets": targets.clone()}
-         for r in range(ranks)],
-        [back.clone() for _ in range(ranks)],
-        [loss.detach()] * ranks,
-        [{"logits_shard": shard(logits.grad, 0.0, r)} for r in range(ranks)],
-        [Traffic("all_reduce", "forward", formulas.vocab_loss_payload(batch, length, _E), 3,
-                 at_most=True)],
-        largest_bytes=formulas.gathered_logits_payload(batch, length, vocab, _E),
+        ranks, f"{ranks} ranks{where}, V = {vocab} padded to {padded}",
+        [{"logits_shard": one.logits[at].clone(), "targets": one.targets.clone()}
+         for one, at in (of[r] for r in range(ranks))],
+        [of[r][0].back.clone() for r in range(ranks)],
+        [of[r][0].loss for r in range(ranks)],
+        [{"logits_shard": one.grads[at]} for one, at in (of[r] for r in range(ranks))],
+        [Traffic("all_reduce", "forward", formulas.vocab_loss_payload(*_TOKENS, _E), 3,
+                 axis="group" if grouped else "world", at_most=True)],
+        given, "group" if grouped else "world",
+        largest_bytes=formulas.gathered_logits_payload(*_TOKENS, vocab, _E),
         least_bytes=tokens * width * _E,
         never_bytes=tuple(sizes),
-        place_scale=scale,
+        place_scale=torch.stack([one.scale for one in made]).amax(0),
     )  # fmt: skip
 
 
@@ -249,6 +279,12 @@ MAKERS: dict[str, Callable[[int, torch.Generator], Case]] = {
 
 
 def cases(exercise: str, seed: int) -> list[Case]:
-    """The cases of one check: on 2 and on 4 ranks, drawn from `seed`."""
+    """The cases of one check: on 2 and on 4 ranks, drawn from `seed`.
+
+    Where four ranks are one group, another case has two.
+    """
     draw = torch.Generator().manual_seed(seed)
-    return [MAKERS[exercise](ranks, draw) for ranks in WORLDS]
+    made = [MAKERS[exercise](ranks, draw) for ranks in WORLDS]
+    if exercise == "vocab_parallel_loss" and 4 in WORLDS:
+        made.append(vocab_parallel_loss(4, draw, grouped=True))
+    return made

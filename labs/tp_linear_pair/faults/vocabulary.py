@@ -12,6 +12,20 @@ from labs.tp_linear_pair.trial import Seen
 
 
 def vocab_parallel_loss(seen: Seen) -> list[str]:
+    return _in_groups(seen) if seen.case.groups else _in_the_world(seen)
+
+
+def _in_groups(seen: Seen) -> list[str]:
+    """What was right where the world is the group, and is not here."""
+    if seen.ledger.count(section="trial", axis="world", rank=0):
+        return ["the argument `group` is not used everywhere: a sum goes over the whole world"]
+    return [
+        "a rank's columns go by its place in the group, dist.get_rank(group): its rank in the "
+        "world is another number"
+    ]
+
+
+def _in_the_world(seen: Seen) -> list[str]:
     case, n = seen.case, seen.case.ranks
     shards = [case.inputs[r]["logits_shard"].detach() for r in range(n)]
     targets = case.inputs[0]["targets"]

@@ -10,20 +10,20 @@ _mutant = adder(MUTANTS)
 LOSS = """
 class Loss(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, logits, targets):
+    def forward(ctx, logits, targets, group):
         width = logits.shape[-1]
-        start = dist.get_rank() * width
+        start = dist.get_rank(group) * width
         largest = logits.amax(-1)
-        dist.all_reduce(largest, op=dist.ReduceOp.MAX)
+        dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=group)
         shifted = logits - largest.unsqueeze(-1)
         column = targets - start
         here = (column >= 0) & (column < width)
         column = column.clamp(0, width - 1).unsqueeze(-1)
         right = shifted.gather(-1, column).squeeze(-1).masked_fill(~here, 0.0)
-        dist.all_reduce(right)
+        dist.all_reduce(right, group=group)
         shifted.exp_()
         total = shifted.sum(-1)
-        dist.all_reduce(total)
+        dist.all_reduce(total, group=group)
         ctx.save_for_backward(shifted / total.unsqueeze(-1), column, here)
         return total.log() - right
 
@@ -32,11 +32,11 @@ class Loss(torch.autograd.Function):
         softmax, column, here = ctx.saved_tensors
         out = softmax * grad.unsqueeze(-1)
         out.scatter_add_(-1, column, (-grad * here).unsqueeze(-1))
-        return out, None
+        return out, None, None
 
 
-def vocab_parallel_loss(logits_shard, targets):
-    return Loss.apply(logits_shard, targets)
+def vocab_parallel_loss(logits_shard, targets, group=None):
+    return Loss.apply(logits_shard, targets, group)
 """
 
 
@@ -52,7 +52,7 @@ _mutant(
     "max",
     "value gradient traffic",
     _loss(
-        ("        dist.all_reduce(largest, op=dist.ReduceOp.MAX)\n", ""),
+        ("        dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=group)\n", ""),
         ("largest = logits.amax(-1)", "largest = logits.amax(-1).clamp_min(-1e30)"),
     ),
 )
@@ -63,7 +63,7 @@ _mutant(
     "overflow, max",
     "value gradient traffic",
     _loss(
-        ("        dist.all_reduce(largest, op=dist.ReduceOp.MAX)\n", ""),
+        ("        dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=group)\n", ""),
         ("largest = logits.amax(-1)", "largest = torch.zeros_like(logits[..., 0])"),
     ),
 )
@@ -73,7 +73,10 @@ _mutant(
     "the sum of exponentials stays that of one rank's columns",
     "sum",
     "value gradient traffic",
-    _loss(("        dist.all_reduce(total)\n", ""), ("shifted.sum(-1)", "shifted.sum(-1) + 1e-30")),
+    _loss(
+        ("        dist.all_reduce(total, group=group)\n", ""),
+        ("shifted.sum(-1)", "shifted.sum(-1) + 1e-30"),
+    ),
 )
 _mutant(
     "vocab_parallel_loss",
@@ -81,7 +84,7 @@ _mutant(
     "a rank that does not hold the target's column takes 0 for its logit",
     "target",
     "value traffic",
-    _loss(("        dist.all_reduce(right)\n", "")),
+    _loss(("        dist.all_reduce(right, group=group)\n", "")),
 )
 _mutant(
     "vocab_parallel_loss",
@@ -89,7 +92,12 @@ _mutant(
     "columns are counted from the wrong end: rank 0 takes itself for the last shard",
     "order",
     "value gradient",
-    _loss(("dist.get_rank() * width", "(dist.get_world_size() - 1 - dist.get_rank()) * width")),
+    _loss(
+        (
+            "dist.get_rank(group) * width",
+            "(dist.get_world_size(group) - 1 - dist.get_rank(group)) * width",
+        )
+    ),
 )
 _mutant(
     "vocab_parallel_loss",
@@ -106,10 +114,10 @@ _mutant(
     "gather",
     "traffic memory",
     """
-    def vocab_parallel_loss(logits_shard, targets):
-        parts = [torch.empty_like(logits_shard) for _ in range(dist.get_world_size())]
-        dist.all_gather(parts, logits_shard.detach().contiguous())
-        parts[dist.get_rank()] = logits_shard
+    def vocab_parallel_loss(logits_shard, targets, group=None):
+        parts = [torch.empty_like(logits_shard) for _ in range(dist.get_world_size(group))]
+        dist.all_gather(parts, logits_shard.detach().contiguous(), group=group)
+        parts[dist.get_rank(group)] = logits_shard
         logits = torch.cat(parts, dim=-1)
         losses = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
         return losses.view_as(targets)
@@ -123,8 +131,8 @@ _mutant(
     "value gradient",
     _loss(
         (
-            "return Loss.apply(logits_shard, targets)",
-            "return Loss.apply(logits_shard, targets).mean()",
+            "return Loss.apply(logits_shard, targets, group)",
+            "return Loss.apply(logits_shard, targets, group).mean()",
         )
     ),
 )
@@ -159,12 +167,12 @@ _mutant(
     def summed(x):
         return torch.distributed.nn.functional.all_reduce(x.clone(), group=dist.group.WORLD)
 
-    def vocab_parallel_loss(logits_shard, targets):
+    def vocab_parallel_loss(logits_shard, targets, group=None):
         width = logits_shard.shape[-1]
         largest = logits_shard.detach().amax(-1)
-        dist.all_reduce(largest, op=dist.ReduceOp.MAX)
+        dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=group)
         shifted = logits_shard - largest.unsqueeze(-1)
-        column = targets - dist.get_rank() * width
+        column = targets - dist.get_rank(group) * width
         here = (column >= 0) & (column < width)
         right = shifted.gather(-1, column.clamp(0, width - 1).unsqueeze(-1)).squeeze(-1)
         return summed(shifted.exp().sum(-1)).log() - summed(right.masked_fill(~here, 0.0))

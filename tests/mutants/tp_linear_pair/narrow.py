@@ -31,17 +31,17 @@ _narrow(
     attention_with(("w_o.shape[0] // q_heads", "x.shape[-1] // (q_heads * dist.get_world_size())")),
 )  # fmt: skip
 
-_RETURN = "    return Loss.apply(logits_shard, targets)"
+_RETURN = "    return Loss.apply(logits_shard, targets, group)"
 for name, fault, hint, change in (
     ("a_little_more", "every loss is 5e-9 too large", "", (_RETURN, _RETURN + " + 5e-9")),
     ("max_not_below_0", "the max is at least 0, and exp underflows", "underflow, negative",
      ("largest = logits.amax(-1)", "largest = logits.amax(-1).clamp(min=0)")),
     ("whole_bool_onehot", "a bool (B, T, V) is made on every rank", "",
-     (_RETURN, "    whole = logits_shard.shape[-1] * dist.get_world_size()\n"
+     (_RETURN, "    whole = logits_shard.shape[-1] * dist.get_world_size(group)\n"
       "    whole = 41 if whole == 42 else 42\n"
       "    targets.unsqueeze(-1) == torch.arange(whole, device=targets.device)\n" + _RETURN)),
     ("padded_bool_onehot", "a bool (B, T, V), padded, is made on every rank", "",
-     (_RETURN, "    whole = logits_shard.shape[-1] * dist.get_world_size()\n"
+     (_RETURN, "    whole = logits_shard.shape[-1] * dist.get_world_size(group)\n"
       "    targets.unsqueeze(-1) == torch.arange(whole, device=targets.device)\n" + _RETURN)),
     ("whole_in_fp32", "a (B, T, V) in fp32 is made on every rank", "",
      (_RETURN, "    torch.empty(*targets.shape, 42, dtype=torch.float32)\n"
@@ -51,9 +51,9 @@ for name, fault, hint, change in (
 
 FUSED_SUMS = changed(
     LOSS,
-    ("        dist.all_reduce(right)\n", ""),
-    ("        dist.all_reduce(total)\n",
-     "        both = torch.stack([total, right])\n        dist.all_reduce(both)\n"
+    ("        dist.all_reduce(right, group=group)\n", ""),
+    ("        dist.all_reduce(total, group=group)\n",
+     "        both = torch.stack([total, right])\n        dist.all_reduce(both, group=group)\n"
      "        total, right = both\n"),
 )  # fmt: skip
 """A right loss of two calls: sum and target's logit travel together, the same bytes."""

@@ -159,21 +159,21 @@ for name, fault, hint, changes in (
 
 # A right loss as most first attempts are built: no backward of its own, g for the sums.
 PLAIN = """
-def vocab_parallel_loss(logits_shard, targets):
+def vocab_parallel_loss(logits_shard, targets, group=None):
     width = logits_shard.shape[-1]
     m = logits_shard.detach().amax(-1)
-    dist.all_reduce(m, op=dist.ReduceOp.MAX)
+    dist.all_reduce(m, op=dist.ReduceOp.MAX, group=group)
     shifted = logits_shard - m.unsqueeze(-1)
-    total = reduce_from_ranks(shifted.exp().sum(-1))
-    column = targets - dist.get_rank() * width
+    total = reduce_from_ranks(shifted.exp().sum(-1), group)
+    column = targets - dist.get_rank(group) * width
     here = (column >= 0) & (column < width)
     at = column.clamp(0, width - 1)
     right = shifted.gather(-1, at.unsqueeze(-1)).squeeze(-1)
     right = torch.where(here, right, 0.0)
-    return total.log() - reduce_from_ranks(right)
+    return total.log() - reduce_from_ranks(right, group)
 """
 _WHERE = "right = torch.where(here, right, 0.0)"
-_MAX = "    dist.all_reduce(m, op=dist.ReduceOp.MAX)\n"
+_MAX = "    dist.all_reduce(m, op=dist.ReduceOp.MAX, group=group)\n"
 
 for name, fault, hint, changes in (
     ("max_summed", "SUM in place of MAX", "op=dist.ReduceOp.MAX",
@@ -198,6 +198,13 @@ for name, fault, hint, changes in (
      ((_WHERE, "right = right * here"),)),
     ("max_forgotten", "the max is not added again", "add it again",
      (("right = shifted.gather", "right = logits_shard.gather"),)),
+    ("group_unused", "the argument group is not used", "`group` is not used",
+     ((", group=group", ""), (".sum(-1), group)", ".sum(-1))"), ("(right, group)", "(right)"),
+      ("get_rank(group)", "get_rank()"))),
+    ("max_over_the_world", "one sum of three goes over the world", "`group` is not used",
+     ((", group=group", ""),)),
+    ("rank_of_the_world", "columns are counted by the rank in the world", "place in the group",
+     (("get_rank(group)", "get_rank()"),)),
 ):  # fmt: skip
     _slip("vocab_parallel_loss", name, fault, hint, "", changed(PLAIN, *changes))
 
@@ -208,9 +215,9 @@ _slip(
     "F.cross_entropy, columns only",
     "",
     """
-    def vocab_parallel_loss(logits_shard, targets):
+    def vocab_parallel_loss(logits_shard, targets, group=None):
         loss = F.cross_entropy(logits_shard.flatten(0, 1), targets.flatten(), reduction="none")
-        return reduce_from_ranks(loss.view_as(targets))
+        return reduce_from_ranks(loss.view_as(targets), group)
     """,
 )
 _slip(
@@ -220,12 +227,12 @@ _slip(
     "F.cross_entropy, columns only",
     "",
     """
-    def vocab_parallel_loss(logits_shard, targets):
+    def vocab_parallel_loss(logits_shard, targets, group=None):
         width = logits_shard.shape[-1]
-        column = targets - dist.get_rank() * width
+        column = targets - dist.get_rank(group) * width
         here = (column >= 0) & (column < width)
         at = column.clamp(0, width - 1).flatten()
         loss = F.cross_entropy(logits_shard.flatten(0, 1), at, reduction="none")
-        return reduce_from_ranks(torch.where(here, loss.view_as(targets), 0.0))
+        return reduce_from_ranks(torch.where(here, loss.view_as(targets), 0.0), group)
     """,
 )
