@@ -76,8 +76,9 @@ ADVICE = {
     "other shape": "print the tensor's shape on every rank before this call; all must be equal.",
     "other type": "print the tensor's dtype on every rank before this call; all must be equal.",
     "other root": "name the same root on every rank, counted in the whole world.",
-    "other group": "make the groups on every rank from the same lists, in the same order, and "
-    "pass the same one to this call.",
+    "other group": "look for an `if` on the rank before these lines, by which one makes a call "
+    "that the other leaves out; else make the groups on every rank from the same lists, in the "
+    "same order, and pass the same one to this call.",
     "groups crossed": "make the calls on these groups in one and the same order on every rank.",
     "other reduction": "give the same reduction on every rank, and the calls in the same order.",
     "wrong tag": "give the send and its receive the same tag.",
