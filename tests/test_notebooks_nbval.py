@@ -57,6 +57,31 @@ def test_sanitised_difference_passes_and_changed_count_fails(nbval):
     assert "# count the calls" in output and "Cell outputs differ" in output
 
 
+DIES_ONCE = """
+import os, pathlib, sys
+once = pathlib.Path(os.environ["ONCE"])
+if "ipykernel_launcher" in sys.orig_argv:
+    left = int(once.read_text())
+    once.write_text(str(left - 1))
+    if left > 0:
+        os._exit(1)
+"""
+
+
+@pytest.mark.parametrize(("times", "status"), [(1, 0), (2, 1)])
+def test_a_kernel_that_dies_as_it_starts_is_replaced_once(nbval, tmp_path, times, status):
+    """As one does whose port another kernel took first."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(DIES_ONCE)
+    (folder / "once").write_text(str(times))
+    env = {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "ONCE": str(folder / "once")}
+    got, output = nbval(code("print(1)", "1\n"), env=env)
+    assert got == status, output
+    assert (folder / "once").read_text() == {1: "-1", 2: "0"}[times]
+    assert status == 0 or "Kernel died" in output
+
+
 def test_time_out_names_the_cell_and_ends_the_notebook(nbval):
     hang = code("wait_for_rank_3 = 99\nimport time; time.sleep(wait_for_rank_3)")
     status, output = nbval(code("x = 1"), hang, code("print(1)", "1\n"), code("2"), seconds=2)

@@ -72,17 +72,28 @@ class StrictNotebook(IPyNbFile):
         outside = dict(os.environ)
         os.environ.update(environment)  # nbval has no argument for it: set it while a kernel starts
         try:
-            self.kernel = WatchedKernel(
-                CURRENT_ENV_KERNEL_NAME,
-                cwd=str(self.path.parent),
-                startup_timeout=self.config.option.nbval_kernel_startup_timeout,
-            )
+            self.kernel = self._started()
         finally:
             os.environ.clear()
             os.environ.update(outside)
         self.setup_sanitize_files()
         self._displays: dict[str, list[NotebookNode]] = {}
         self._clear_next = False
+
+    def _started(self) -> WatchedKernel:
+        """A kernel. One that dies as it starts is replaced, once.
+
+        Its ports are chosen before it takes them, and another kernel that starts at that moment can
+        take one first.
+        """
+        limit = self.config.option.nbval_kernel_startup_timeout
+        where = str(self.path.parent)
+        try:
+            return WatchedKernel(CURRENT_ENV_KERNEL_NAME, cwd=where, startup_timeout=limit)
+        except RuntimeError as error:
+            if "died" not in str(error):
+                raise
+            return WatchedKernel(CURRENT_ENV_KERNEL_NAME, cwd=where, startup_timeout=limit)
 
     def teardown(self) -> None:
         if self.kernel is not None and not self.kernel.is_alive():
