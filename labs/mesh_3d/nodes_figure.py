@@ -107,7 +107,7 @@ def _lighter(colour: str, by: float) -> tuple[float, ...]:
 def _links(placed: Placed, sent: Mapping[str, float] | None) -> list[str]:
     """A line an axis: how many nodes a group is on, what link, and for how long a step."""
     at = placed.nodes
-    lines = [f"    group on {'link':20}" + (" sent, takes a step" if sent else "")]
+    lines = [f"    {'a group':8} {'its link':20}" + (" sent, takes a step" if sent else "")]
     took = {one.axis: one for one in traffic(at, sent or {})}
     for axis in reversed(AXES):
         if at.layout.sizes[axis] == 1:
