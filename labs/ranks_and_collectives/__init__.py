@@ -19,6 +19,7 @@ from labs.ranks_and_collectives import accounts
 from labs.ranks_and_collectives.collectives import COLLECTIVES, origins, read
 from labs.ranks_and_collectives.on_rank import BYTES, TIMES, on_rank
 from labs.result import Result
+from labs.sections import chosen
 
 TOPIC = "ranks_and_collectives"
 SECTIONS = ("collectives", BYTES, TIMES)
@@ -52,7 +53,7 @@ def run(
 
     Raises ValueError, before anything is launched, for what cannot be.
     """
-    sections, asked = _sections(only), _sizes(sizes)
+    sections, asked = chosen(TOPIC, SECTIONS, only), _sizes(sizes)
     smaller = _worlds(ranks, worlds)
     result = Result(TOPIC, dict(ranks=ranks, sizes=list(asked), sections=list(sections)))
     begun = time.monotonic()
@@ -96,16 +97,6 @@ def blocks_after(result: Result, op: str, rank: int) -> list[tuple[int, int]]:
     """
     held = result.run.values[rank]["collectives"][op]["after"]
     return origins(read(held))
-
-
-def _sections(only: Iterable[str] | str | None) -> tuple[str, ...]:
-    wanted = SECTIONS if only is None else (only,) if isinstance(only, str) else only
-    if not isinstance(wanted, (tuple, list, set)) or not wanted:
-        raise ValueError(f"only must name sections of {TOPIC}, got {only!r}")
-    unknown = [name for name in wanted if name not in SECTIONS]
-    if unknown:
-        raise ValueError(f"{unknown[0]!r} is no section of {TOPIC}; there are {list(SECTIONS)}")
-    return tuple(name for name in SECTIONS if name in wanted)
 
 
 def _sizes(sizes: Iterable[int]) -> tuple[int, ...]:

@@ -18,6 +18,7 @@ import torch
 from labs import equality, ranks, text
 from labs.answers import Missing, reference
 from labs.result import Result, at_least, from_dict
+from labs.sections import chosen
 from labs.tp_linear_pair import legality
 from labs.tp_linear_pair.accounts import accounts, traffic_points
 from labs.tp_linear_pair.experiments import Shape, on_rank
@@ -73,7 +74,7 @@ def run(
     Raises ValueError, before anything is launched, for a shape that the ranks cannot share.
     """
     shape = Shape(batch, length, d, heads, kv_heads, 4 * d if d_ff is None else d_ff, vocab)
-    sections = _sections(only)
+    sections = chosen(TOPIC, SECTIONS, only)
     _check(shape, seed, dtype, mine)
     _check_world(shape, ranks)
     smaller = _worlds(ranks, worlds, shape)
@@ -110,16 +111,6 @@ def _parts(
     if blank:
         result.notes.append(f"not attempted yet, so with the course's own: {', '.join(blank)}")
     return parts
-
-
-def _sections(only: Iterable[str] | str | None) -> tuple[str, ...]:
-    wanted = SECTIONS if only is None else (only,) if isinstance(only, str) else only
-    if not isinstance(wanted, (tuple, list, set)):
-        raise ValueError(f"only must name sections of {TOPIC}, got {only!r}")
-    unknown = [name for name in wanted if name not in SECTIONS]
-    if unknown:
-        raise ValueError(f"{unknown[0]!r} is no section of {TOPIC}; there are {list(SECTIONS)}")
-    return tuple(wanted)
 
 
 def _check(shape: Shape, seed: int, dtype: torch.dtype, mine: dict[str, Callable]) -> None:
