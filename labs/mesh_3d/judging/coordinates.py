@@ -22,7 +22,7 @@ Pairs = list[tuple[object, object]]
 """What was asked of one mesh, and what came back."""
 _PASSED = {
     NAMED: "every rank, sizes of 1 and odd ones among them",
-    ANY: "two to four axes, by the names and in the order of `sizes`",
+    ANY: "one to five axes, by the names and in the order of `sizes`",
 }
 
 
@@ -35,7 +35,7 @@ def named_meshes(seed: int) -> list[Sizes]:
 
 
 def other_meshes(seed: int) -> list[Sizes]:
-    """Two axes, four, other names, and tp not the fastest."""
+    """One axis, two, four, five, other names, and tp not the fastest."""
     draw = random.Random(seed + 1)
     four = [("dp", 2), ("pp", draw.randrange(2, 4)), ("cp", draw.randrange(2, 4)), ("tp", 2)]
     mixed = [("dp", 2), ("pp", draw.randrange(2, 4)), ("tp", draw.randrange(3, 5))]
@@ -43,7 +43,7 @@ def other_meshes(seed: int) -> list[Sizes]:
     return [
         {"pp": 2, "dp": 3, "tp": 4}, {"tp": 4, "dp": 2, "pp": 3}, {"stage": 3, "tensor": 2},
         {"replica": 2, "node": 3, "gpu": 4}, {"dp": 2, "pp": 2, "cp": 2, "tp": 2}, dict(four),
-        dict(reversed(mixed)), {"tp": 5},
+        dict(reversed(mixed)), {"tp": 5}, {"pod": 2, "dp": 3, "pp": 1, "cp": 2, "tp": 2},
     ]  # fmt: skip
 
 
@@ -147,7 +147,7 @@ def _of_failure(text: str) -> str:
     if "KeyError" in text:
         return _NAMES
     if "values to unpack" in text:
-        return f"a mesh may have two axes or four: {_NAMES}"
+        return f"a mesh may have two axes or five: {_NAMES}"
     if "must be reversible" in text or "unsupported operand" in text and "NoneType" in text:
         return "something that the function uses is None: is each function that it calls written?"
     return ""

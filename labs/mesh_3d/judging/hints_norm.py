@@ -24,6 +24,11 @@ _ALONE = (
     "that is the norm of this rank's gradients alone: each stage, each shard would be clipped by "
     "another factor. Sum up the squares of all ranks"
 )
+CHANGED = {
+    "grads": "the optimizer still needs the gradients: no square_(), no mul_()",
+    "holders": "work on copies: the list still belongs to the caller",
+}
+"""By what an answer changed."""
 _GROUP = "group was not handed on: the model's ranks are not the whole world, pass group=group"
 
 

@@ -37,6 +37,11 @@ def of_stage(name: str, layers: int, sizes: Mapping[str, int]) -> str:
         return "the embedding is on the first stage alone: None on the others"
     if name.startswith("head."):
         return "the head, its norm too, is on the last stage alone: None on the others"
+    if int(name.split(".")[1]) > 9:
+        return (
+            "a block's number may have more than one digit: it is the second part of the name, "
+            'name.split(".")[1]'
+        )
     if layers % pp == 0:
         each = layers // pp
         return (

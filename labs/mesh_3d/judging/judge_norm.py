@@ -73,8 +73,9 @@ def _value(seen: Seen, every: list[Reference]) -> Verdict | None:
                 hint = hints_norm.of_value(values, every, group, member)
                 return Verdict(name, FAILED, words, hint)
             if told["changed"]:
-                hint = "the optimizer still needs the gradients: no square_(), no mul_()"
-                return Verdict(name, FAILED, f"{where}: right, but grads were changed", hint)
+                hint = hints_norm.CHANGED[told["changed"]]
+                words = f"{where}: right, but {told['changed']} were changed"
+                return Verdict(name, FAILED, words, hint)
     return None
 
 

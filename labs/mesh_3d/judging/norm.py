@@ -84,13 +84,17 @@ def one(
     if not held and here.type != "cpu":  # a list says nothing of the device
         held = [(torch.empty(0, device=here, dtype=asked.dtype), 1)]
     grads, holders = [grad for grad, _ in held], [times for _, times in held]
-    before = [grad.clone() for grad in grads]
+    before, given = [grad.clone() for grad in grads], (list(grads), list(holders))
     with must_return():
         got = function(*arguments(grads, holders, group=process_group))
     if not isinstance(got, torch.Tensor):
         raise TypeError(f"the function returned {type(got).__name__}, not a scalar tensor")
-    same = len(grads) == len(before) and all(map(torch.equal, grads, before))
-    return dict(norm=got.detach().clone(), changed=not same)
+    changed = ""
+    if list(map(id, grads)) != list(map(id, given[0])) or not all(map(torch.equal, grads, before)):
+        changed = "grads"
+    elif holders != given[1]:
+        changed = "holders"
+    return dict(norm=got.detach().clone(), changed=changed)
 
 
 class Reference:

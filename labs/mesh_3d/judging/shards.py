@@ -50,7 +50,7 @@ def models(seed: int) -> list[tuple[Shape, dict[str, int]]]:
     return [
         (Shape(layers=4, d=8, heads=4, length=6, vocab=24), dict(dp=2, pp=2, tp=2)),
         (Shape(layers=4, d=8, heads=4, length=6, vocab=27), dict(dp=1, pp=1, tp=4)),
-        (Shape(layers=10, d=6, heads=3, length=5, vocab=31, d_ff=15), dict(dp=1, pp=3, tp=3)),
+        (Shape(layers=13, d=6, heads=3, length=5, vocab=31, d_ff=15), dict(dp=1, pp=3, tp=3)),
         (Shape(layers=7, d=4, heads=2, length=5, vocab=12), dict(dp=2, pp=4, tp=1)),
         (Shape(layers=2, d=8, heads=8, length=4, vocab=9), dict(tp=8, cp=2, pp=2, dp=1)),
         (drawn, dict(dp=1, pp=pp, tp=tp)),

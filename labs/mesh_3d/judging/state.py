@@ -11,8 +11,11 @@ from labs.judging import judge_formula
 from labs.ranks.ship import Source
 
 
-def points(seed: int) -> list[tuple[int, int, int, bool]]:
-    """(parameters, n, zero, mixed): every stage in both kinds, and drawn ones; n = 1, 3 too."""
+def points(seed: int) -> list[tuple]:
+    """(parameters, n, zero, mixed): every stage in both kinds, and drawn ones; n = 1, 3 too.
+
+    The last leaves `mixed` out, which is True by default.
+    """
     draw = random.Random(seed)
     found = [(7_500_000_000, 64, zero, True) for zero in (0, 1, 2, 3)]
     found += [(1000, 8, zero, False) for zero in (0, 1, 2, 3)]
@@ -22,17 +25,19 @@ def points(seed: int) -> list[tuple[int, int, int, bool]]:
             (draw.randrange(10**3, 10**7), draw.randrange(2, 33), zero, mixed)
             for mixed in (True, False)
         ]
-    return found
+    return [*found, (1000, 8, 1)]
 
 
-def inputs(parameters: int, n: int, zero: int, mixed: bool) -> str:
+def inputs(parameters: int, n: int, zero: int, mixed: bool | None = None) -> str:
     """A point in words."""
-    kind = "bf16 and fp32" if mixed else "fp32 alone"
+    kind = {None: "mixed not told", True: "bf16 and fp32", False: "fp32 alone"}[mixed]
     return f"{parameters:,} parameters, n = {n}, ZeRO-{zero}, {kind}"
 
 
 def hint(point: tuple, got: float) -> str:
     """What a wrong number of bytes probably forgot."""
+    if len(point) < 4:
+        return "weights and gradients are bf16 by default: mixed=True"
     p, n, zero, mixed = point
     right = state_bytes(*point)
     weights, grads, optimizer = (2, 2, 12) if mixed else (4, 4, 8)

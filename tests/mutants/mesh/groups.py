@@ -79,6 +79,16 @@ MUTANTS = [
                           for i in range(sizes[axis])])
         return found
     """, breaks=True),
+    group("up_to_four_axes", (MEMBERS,), (), """
+        *_, a, b, c, d = 1, 1, 1, *sizes.values()
+        at = [*"???", *sizes][-4:].index(axis)
+        ranks = torch.arange(a * b * c * d).view(a, b, c, d)
+        return ranks.movedim(at, -1).reshape(-1, sizes[axis]).tolist()
+    """, breaks=True),
+    group("turns_sizes_round", (MEMBERS,), ("work on copies",), _REST + """
+        sizes[axis] = sizes.pop(axis)
+        return list(found.values())
+    """),
     node("first_group_alone", (ODD,), ("Look at all groups",),
          "return {axis: len({r // per_node for r in groups_of(axis, sizes)[0]}) for axis in sizes}",
          holds=(WHOLE,)),

@@ -30,7 +30,7 @@ MUTANTS = [
         pp, tp = sizes.get("pp", 1), sizes.get("tp", 1)
         return {"dp": rank // (pp * tp), "pp": rank // tp % pp, "tp": rank % tp}
     """, holds=(NAMED,)),
-    place("three_axes_unpacked", (NAMED,), ("two axes or four",), """
+    place("three_axes_unpacked", (NAMED,), ("two axes or five",), """
         dp, pp, tp = sizes.values()
         places = rank // (pp * tp), rank // tp % pp, rank % tp
         return dict(zip(sizes, places))
@@ -82,6 +82,19 @@ MUTANTS = [
             rank, found[axis] = divmod(rank, size)
         return found
     """),
+    place("up_to_four_axes", (ANY,), ("any number of them",), """
+        *_, a, b, c, d = 1, 1, 1, *sizes.values()
+        at = rank // (b * c * d) % a, rank // (c * d) % b, rank // d % c, rank % d
+        return dict(zip(sizes, at[-len(sizes):]))
+    """, holds=(NAMED,)),
+    place("turns_sizes_round", (NAMED,), ("work on copies",), """
+        found = {}
+        for axis in list(sizes)[::-1]:
+            size = sizes.pop(axis)
+            rank, found[axis] = divmod(rank, size)
+            sizes[axis] = size
+        return found
+    """),
     rank("first_axis_fastest", _BOTH, ("last axis of `sizes` is the fastest",), """
         rank, step = 0, 1
         for axis, size in sizes.items():
@@ -109,6 +122,18 @@ MUTANTS = [
         rank = 0
         for axis, size in sizes.items():
             rank = (rank + at[axis]) * size
+        return rank
+    """),
+    rank("up_to_four_axes", (ANY,), ("any number of them",), """
+        *_, b, c, d = 1, 1, 1, *sizes.values()
+        *_, i, j, k, l = 0, 0, 0, *(at[axis] for axis in sizes)
+        return ((i * b + j) * c + k) * d + l
+    """, holds=(NAMED,)),
+    rank("turns_the_place_round", (NAMED,), ("work on copies",), """
+        rank = 0
+        for axis, size in sizes.items():
+            place = at.pop(axis)
+            rank, at[axis] = rank * size + place, place
         return rank
     """),
     rank("no_return", _BOTH, ("without a `return`",), "rank = sum(at.values())"),

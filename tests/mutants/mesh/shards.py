@@ -90,11 +90,18 @@ MUTANTS = [
           ("(stage < more)", "(stage >= stages - more)")),
     shard("rounded_up", (STAGES,), ("divmod(layers, pp)",),
           (_LAYERS, "each, more = -(-layers // stages), 0")),
+    shard("one_digit_of_the_layer", (STAGES,), ("more than one digit",),
+          (_LAST, _LAST.replace("int(name.split('.')[1])", "int(name[7])")),
+          holds=(CUT, VOCABULARY)),
+    shard("last_digit_of_the_layer", (STAGES,), ("more than one digit",),
+          (_LAST, _LAST.replace("[1])", "[1][-1])")), holds=(CUT, VOCABULARY)),
     shard("every_pp_th_layer", (STAGES,), ("neighbouring layers",),
           (_LAST, "return int(name.split('.')[1]) % stages == stage")),
     shard("tp_for_pp", (STAGES,), (), ("at['pp'], sizes['pp']", "at['tp'], sizes['tp']")),
     shard("a_second_dimension_for_all", (STAGES,), ("a bias has one dimension",),
           (_ROW, "if '.attention.out.' in name or '.mlp.down.' in name:"), breaks=True),
+    Wrong("state_bytes", "fp32_unless_told", ("values",), ("by default",),
+          text_of("state_bytes").replace("mixed: bool=True", "mixed: bool=False")),
     state("nothing_shared", ("nothing is shared out",), "return 16 * parameters"),
     state("everything_shared", ("everything is divided",), """
         return 16 * parameters / (n if zero else 1)

@@ -92,6 +92,14 @@ MUTANTS = [
           "    dist.all_gather(found, share, group=group)\n"
           "    for part, new in zip(weights.chunk(n), found): part.copy_(new)"),
          holds=(SHARE, VALUES, TRAFFIC)),
+    step("a_buffer_that_grows", (MEMORY,), ("no list of new tensors",),
+         (GATHER, "every = weights.new_empty(0).resize_(weights.shape)\n"
+          f"    {GATHER.replace('weights', 'every')}\n    weights.copy_(every)"),
+         holds=(SHARE, VALUES, TRAFFIC)),
+    step("a_buffer_of_bytes", (MEMORY,), ("no list of new tensors",),
+         (GATHER, "every = torch.frombuffer(bytearray(weights.nbytes), dtype=weights.dtype)\n"
+          f"    {GATHER.replace('weights', 'every')}\n    weights.copy_(every)"),
+         holds=(SHARE, VALUES, TRAFFIC)),
     step("all_gradients_copied", (MEMORY,), ("copy of its share",),
          (SUM, SUM.replace("grads,", "grads.clone(),")), holds=(SHARE, VALUES, TRAFFIC)),
     step("gathered_twice", (TRAFFIC,), ("more often than needed",),
