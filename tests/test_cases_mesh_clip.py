@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from labs import ranks
+from labs.data_parallel.clipping import Clip
 from labs.equality import EPS
 from labs.gpt import Shape
 from labs.mesh import one_device
@@ -101,3 +102,13 @@ def test_a_wrong_norm_is_seen(wrong: str) -> None:
         norm, factor = norms.pop(), factors.pop()
         assert not norms and not factors  # the same everywhere, and so not seen by comparing ranks
         assert norm > 1.01 * want and factor == pytest.approx(want / 2 / norm, abs=1e-4)
+
+
+@pytest.mark.parametrize(("norm", "scale"), [(0.5, 1.0), (2.0, 0.5), (0.0, 1.0)])
+def test_what_is_small_enough_stays_as_it_is(norm: float, scale: float) -> None:
+    """Gradients are scaled down to the largest norm, never up to it."""
+    share = torch.tensor([3.0, 4.0], dtype=torch.float64)
+    clip = Clip(lambda grads, holders, group: torch.tensor(norm), None, 1.0)
+    clip([share], [[]])
+    torch.testing.assert_close(share, scale * torch.tensor([3.0, 4.0], dtype=torch.float64))
+    assert clip.norm == norm

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from labs import formulas
+from labs.data_parallel.adamw import AdamW
 from labs.formulas import StateBytes
 from labs.mesh import census
 from labs.mesh.layout import Layout
@@ -169,3 +170,18 @@ class TestCensus:
 
 def test_a_total_is_of_all_three() -> None:
     assert StateBytes(1, 2, 3).total == 6
+
+
+def test_bf16_weights_are_the_master_copy_rounded() -> None:
+    """The update is torch's, in fp32; what is computed with are its weights in bf16."""
+    share = torch.linspace(-1, 1, 9).bfloat16()
+    right = torch.nn.Parameter(share.float())
+    settings = AdamW(lr=0.1)
+    ours, theirs = settings.on(share), torch.optim.AdamW([right], lr=0.1)
+    for step in range(3):
+        grad = torch.linspace(1, 2 + step, 9).bfloat16()
+        right.grad = grad.float()
+        theirs.step()
+        ours.step(share, grad)
+        assert torch.equal(share, right.detach().bfloat16())
+    torch.testing.assert_close(ours.state["master"], right.detach())
