@@ -119,6 +119,12 @@ CONFIG = [
     (dict(dtype=torch.int8), "dtype torch.int8 was asked for; a mesh trains float64, float32"),
     (dict(dtype="float32"), "dtype 'float32' was asked for"),
     (dict(seed=1.5), "seed must be a whole number, got 1.5"),
+    (dict(seed=10**30), "seed must be at most 1,000,000,000,000 in size, got 1,000,000,000,000,0"),
+    (dict(optimizer=AdamW(lr="1e-3")), "AdamW's lr must be a number from 0 on, got '1e-3'"),
+    (dict(optimizer=AdamW(lr=float("nan"))), "AdamW's lr must be a number from 0 on, got nan"),
+    (dict(optimizer=AdamW(eps=-1e-8)), "AdamW's eps must be a number from 0 on, got -1e-08"),
+    (dict(optimizer=AdamW(betas=(0.9, 1.0))), r"AdamW's betas .* below 1, got \(0.9, 1.0\)"),
+    (dict(optimizer=AdamW(betas=0.9)), "AdamW's betas must be two numbers .*, got 0.9"),
     (dict(sequence_parallel=None), "sequence_parallel must be True or False, got None"),
     (dict(overlap=True), "overlap needs zero=2 or 3"),
     (dict(layout=Layout(pp=8)), "8 stages, and the model 4 layers: .* pp is at most 4"),
@@ -177,6 +183,20 @@ def test_a_shape_refuses(asked, words):
 )
 def test_what_is_odd_and_right(asked):
     assert Config(**asked).rows >= 1
+
+
+def _short(weights, grads, update):
+    update(weights, grads)
+
+
+@pytest.mark.parametrize("ask", [lab.run, lab.bisect])
+def test_a_function_that_cannot_be_called_is_refused(ask):
+    """Before a rank is started: the call, what it takes, what is missing."""
+    words = (
+        r"zero1_step is called with \(weights, grads, update, group\), and yours takes .*too many"
+    )
+    with pytest.raises(ValueError, match=words):
+        ask(zero1_step=_short)
 
 
 class TestCommandLine:

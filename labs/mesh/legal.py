@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from math import gcd, lcm
+from math import gcd, inf, lcm
 from numbers import Integral, Real
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 ZERO = (0, 1, 2, 3)
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+SEEDS = 10**12
+"""Batches are drawn by seed · 1,000,003 + step, and torch takes 64 bits."""
 
 
 def check(config: Config) -> None:
@@ -41,6 +43,9 @@ def check(config: Config) -> None:
         raise ValueError(f"dtype {config.dtype!r} was asked for; a mesh trains {names}")
     if isinstance(config.seed, bool) or not isinstance(config.seed, Integral):
         raise ValueError(f"seed must be a whole number, got {config.seed!r}")
+    if abs(config.seed) > SEEDS:
+        raise ValueError(f"seed must be at most {SEEDS:,} in size, got {config.seed:,}")
+    optimizer(config.optimizer)
     stages(config.model, config.layout)
     heads(config.model, config.layout)
     samples(config.batch, config.layout, config.micro_batches)
@@ -74,6 +79,22 @@ def clip(asked: object) -> None:
         raise ValueError(
             f"clip must be a norm above 0, or None for gradients as they are; got {asked!r}"
         )
+
+
+def optimizer(asked: AdamW) -> None:
+    """Rates and betas with which AdamW can go on. Raises ValueError."""
+
+    def number(value: object) -> bool:
+        return isinstance(value, Real) and not isinstance(value, bool)
+
+    for name in ("lr", "eps", "weight_decay"):
+        value = getattr(asked, name)
+        if not (number(value) and 0 <= value < inf):
+            raise ValueError(f"AdamW's {name} must be a number from 0 on, got {value!r}")
+    betas = asked.betas
+    pair = isinstance(betas, (tuple, list)) and len(betas) == 2
+    if not (pair and all(number(beta) and 0 <= beta < 1 for beta in betas)):
+        raise ValueError(f"AdamW's betas must be two numbers from 0 on and below 1, got {betas!r}")
 
 
 def dropout(asked: object) -> None:

@@ -5,10 +5,12 @@ What a single configuration cannot be is refused where it is made: labs/mesh/leg
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from math import log
 
 from labs import ranks
+from labs.answers import Missing, attempted, reference
 from labs.mesh import legal
 from labs.mesh.layout import Layout, factorizations
 from labs.mesh_3d import jobs
@@ -81,14 +83,36 @@ def _distance(one: Layout, other: Layout) -> float:
     return sum(abs(log(one.sizes[axis] / size)) for axis, size in other.sizes.items())
 
 
-def parts(topic: str, known: Iterable[str], mine: Mapping[str, object]) -> None:
-    """What is one's own are functions, by names that the lab knows. Raises ValueError."""
+def parts(topic: str, known: Mapping[str, str], mine: Mapping[str, object]) -> None:
+    """What is one's own are functions, by names that the lab knows, which can be called as the
+    course's are. known: name: the topic where it is asked for. Raises ValueError.
+    """
     unknown = [name for name in mine if name not in known]
     if unknown:
         raise ValueError(f"{unknown[0]!r} is no part of {topic}; its parts are {', '.join(known)}")
     for name, own in mine.items():
         if not callable(own) and not isinstance(own, Source):
             raise ValueError(f"{name} must be a function, got {own!r}")
+        if not isinstance(own, Source) and attempted(own):
+            try:
+                takes(name, own, reference(f"{known[name]}.{name}"))
+            except Missing:
+                continue  # without answers nothing says how it is called; on a rank it shows
+
+
+def takes(name: str, own: Callable, right: Callable) -> None:
+    """`own` can be called with what `right` needs, and a group. Raises ValueError."""
+    try:
+        asked, given = inspect.signature(right).parameters.values(), inspect.signature(own)
+    except (TypeError, ValueError):  # some of Python's own functions do not say what they take
+        return
+    needed = [p.name for p in asked if p.default is p.empty or p.name == "group"]
+    try:
+        given.bind(*needed)
+    except TypeError as error:
+        raise ValueError(
+            f"{name} is called with ({', '.join(needed)}), and yours takes {given}: {error}"
+        ) from None
 
 
 def both(only: object, everything: object) -> None:
