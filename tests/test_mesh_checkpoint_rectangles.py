@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from labs.mesh import checkpoint
 from labs.mesh.checkpoint import folders
 from labs.mesh.checkpoint.rectangles import of_run
 from labs.mesh.held import Held
@@ -169,3 +171,24 @@ class TestFolders:
             FileExistsError, match="step 5 is saved in .* another folder, or remove"
         ):
             folders.begin(tmp_path, 5)
+
+    @pytest.mark.parametrize("step", [-1, True, 1.5, "2", math.nan])
+    @pytest.mark.parametrize("call", [checkpoint.save, checkpoint.load])
+    def test_a_step_is_a_whole_number(self, tmp_path, call, step):
+        """Said before the ranks meet: one that broke off alone would leave the others waiting."""
+        with pytest.raises(
+            ValueError, match=f"step must be a whole number, 0 or more; got {step!r}"
+        ):
+            call(None, tmp_path, step)
+
+    @pytest.mark.parametrize("keep", [0, False, 1.5, "2", None])
+    def test_a_number_to_keep(self, tmp_path, keep):
+        with pytest.raises(ValueError, match="keep must be a whole number, 1 or more"):
+            checkpoint.save(None, tmp_path, 1, keep)
+        assert not any(tmp_path.iterdir())
+
+    @pytest.mark.parametrize("folder", [None, 5, ""])
+    def test_a_folder_has_a_name(self, folder):
+        for call in (checkpoint.save, checkpoint.load):
+            with pytest.raises(ValueError, match="folder must be the name of a folder, got"):
+                call(None, folder, 1)

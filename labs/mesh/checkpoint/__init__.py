@@ -45,16 +45,16 @@ def save(trainer: Trainer, folder: str | Path, step: int, keep: int = KEEP) -> P
     Every rank of the mesh must call it. It returns, everywhere, when the checkpoint is complete and
     on the disk; then all but the newest `keep` are removed.
 
-    Raises, on all ranks alike, ValueError for a step or number to keep that cannot be,
+    Raises, on all ranks alike, ValueError for a step, number to keep or folder that cannot be,
     FileExistsError where this step is saved already, NotSaved where writing fails (no space, say).
     """
     from torch.distributed import checkpoint as dcp  # costs a second where it is not preloaded
 
     from labs.mesh.checkpoint.planners import Writes
 
-    if step < 0 or keep < 1:
-        raise ValueError(f"step must be 0 or more and keep 1 or more; got {step} and {keep}")
-    folder, mesh = Path(folder), trainer.mesh
+    folders.whole(0, step=step)
+    folders.whole(1, keep=keep)
+    folder, mesh = folders.named_by(folder), trainer.mesh
     with ranks.section("save"):
         path = Path(_one_for_all(mesh, lambda: str(folders.begin(folder, step))))
         try:
@@ -94,9 +94,11 @@ def load(trainer: Trainer, folder: str | Path, step: int | None = None) -> int:
 
     from labs.mesh.checkpoint.planners import Reads
 
-    mesh = trainer.mesh
+    if step is not None:
+        folders.whole(0, step=step)
+    folder, mesh = folders.named_by(folder), trainer.mesh
     with ranks.section("load"):
-        path = Path(_one_for_all(mesh, lambda: str(folders.find(Path(folder), step))))
+        path = Path(_one_for_all(mesh, lambda: str(folders.find(folder, step))))
         needed = state.wanted(trainer)
         planner = Reads(lambda found: _refuse(trainer.config, path.name, found))
         try:

@@ -14,6 +14,7 @@ import os
 import re
 import secrets
 import shutil
+from numbers import Integral
 from pathlib import Path
 
 METADATA = ".metadata"
@@ -21,6 +22,20 @@ METADATA = ".metadata"
 
 _COMPLETE = re.compile(r"step-(\d{6,})")
 _UNFINISHED = re.compile(r"step-\d{6,}\.tmp-\w+")
+
+
+def whole(least: int, **numbers: object) -> None:
+    """Each must be a whole number, `least` or more. Raises ValueError."""
+    for name, number in numbers.items():
+        if isinstance(number, bool) or not isinstance(number, Integral) or number < least:
+            raise ValueError(f"{name} must be a whole number, {least} or more; got {number!r}")
+
+
+def named_by(folder: object) -> Path:
+    """The folder of that name. Raises ValueError for what names none."""
+    if not isinstance(folder, (str, os.PathLike)) or folder == "":
+        raise ValueError(f"folder must be the name of a folder, got {folder!r}")
+    return Path(folder)
 
 
 def named(step: int) -> str:
