@@ -165,6 +165,7 @@ class TestRefused:
         ],
     )
     def test_one(self, asked, words, monkeypatch):
+        monkeypatch.setattr("labs.ranks.launch", lambda *a, **k: pytest.fail("launched"))
         monkeypatch.setattr("labs.ranks.launching.launch", lambda *a, **k: pytest.fail("launched"))
         with pytest.raises(ValueError, match=words):
             one(**{"ranks": 4, **asked})
