@@ -44,7 +44,13 @@ from labs.formulas.context import (
     zigzag_pairs,
     zigzag_speedup,
 )
-from labs.formulas.flops import model_flops_utilization, training_flops_per_token
+from labs.formulas.flops import (
+    attention_core_flops,
+    model_flops_utilization,
+    product_flops,
+    recomputed_flops_per_token,
+    training_flops_per_token,
+)
 from labs.formulas.links import (
     INFINIBAND_FAST,
     INFINIBAND_SLOW,
@@ -85,6 +91,7 @@ from labs.formulas.parameters import (
     layer_norm_parameters,
     linear_parameters,
     mlp_parameters,
+    norm_parameters,
     swiglu_parameters,
     vocab_parameters,
 )
@@ -99,6 +106,7 @@ from labs.formulas.pipeline import (
     stored_gpipe,
     stored_interleaved,
     stored_zero_bubble,
+    uneven_step_time,
     zero_bubble_idle,
 )
 from labs.formulas.sequence import (
@@ -126,6 +134,7 @@ from labs.formulas.tensor import (
     head_bytes,
     kv_copies_count,
     kv_copy_gradient_payload,
+    legal_kv,
     logits_shard_bytes,
     padded_vocab,
     tp_all_reduce_payload,
@@ -165,6 +174,7 @@ __all__ = [
     "ZERO_STAGES",
     "activation_bytes",
     "activation_summands",
+    "attention_core_flops",
     "attention_parameters",
     "block_parameters",
     "block_parameters_on_rank",
@@ -188,6 +198,7 @@ __all__ = [
     "kv_copies_count",
     "kv_copy_gradient_payload",
     "layer_norm_parameters",
+    "legal_kv",
     "linear_parameters",
     "link_ratio",
     "link_ratio_mixed",
@@ -198,12 +209,15 @@ __all__ = [
     "micro_batches_for",
     "mlp_parameters",
     "model_flops_utilization",
+    "norm_parameters",
     "padded_parameters",
     "padded_vocab",
     "pipeline_send_bytes",
     "pipeline_sends",
     "pp_traffic",
+    "product_flops",
     "recompute_time",
+    "recomputed_flops_per_token",
     "reduction_exposed",
     "replica_nodes",
     "replicated_gradient_payload",
@@ -251,6 +265,7 @@ __all__ = [
     "training_flops_per_token",
     "tree_all_reduce_seconds",
     "ulysses_bytes",
+    "uneven_step_time",
     "vocab_loss_bytes",
     "vocab_loss_payload",
     "vocab_parameters",

@@ -23,3 +23,26 @@ def model_flops_utilization(tokens_per_second: float, flops_per_token: int, peak
     Chowdhery et al., "PaLM", 2022, section 4.1.
     """
     return tokens_per_second * flops_per_token / peak
+
+
+def recomputed_flops_per_token(multiplied: int, layers: int, length: int, d: int) -> int:
+    """Operations a token with full recompute: 8·N + 16·L·T·d, less 2 a parameter of the head.
+
+    multiplied: N without the head, which is not run again; its 6 a parameter are the caller's to
+    add. A third pass forward costs what the first did. Source: Narayanan et al., 2021, section 5.1,
+    equation 3; Korthikanti et al., 2022, appendix A.
+    """
+    return 8 * multiplied + 16 * layers * length * d
+
+
+def product_flops(rows: float, inner: float, columns: float) -> float:
+    """Operations of a product (rows, inner) x (inner, columns): one product and one sum each."""
+    return 2 * rows * inner * columns
+
+
+def attention_core_flops(batch: float, length: float, d: float, causal: bool = False) -> float:
+    """Operations of scores and of their product with V, forward, all heads: 4·B·T²·d.
+
+    causal: half of them, where masked tiles are left out, as FlashAttention does (Dao, 2023).
+    """
+    return 4 * batch * length**2 * d / (2 if causal else 1)

@@ -1,4 +1,9 @@
-"""Parameters of a transformer, whole and on a rank. Unit: elements, biases included."""
+"""Parameters of a transformer, whole and on a rank. Unit: elements.
+
+Two kinds of model: GPT's, with biases and LayerNorm, and (bias=False) Llama's, with neither a bias
+nor LayerNorm's: its RMSNorm has d weights. Source of the second: Touvron et al., "LLaMA", 2023,
+section 2.2; its MLP is gated (Shazeer, "GLU variants improve transformer", 2020).
+"""
 
 from __future__ import annotations
 
@@ -29,28 +34,33 @@ def attention_parameters(d: int, heads: int, kv_heads: int) -> int:
     return linear_parameters(d, (heads + 2 * kv_heads) * head_dim) + linear_parameters(d, d)
 
 
-def block_parameters(d: int, heads: int, kv_heads: int, d_ff: int) -> int:
-    """A pre-LayerNorm block: two norms, attention, MLP."""
-    return (
-        2 * layer_norm_parameters(d)
-        + attention_parameters(d, heads, kv_heads)
-        + mlp_parameters(d, d_ff)
-    )
+def norm_parameters(d: int, bias: bool = True) -> int:
+    """A norm: LayerNorm's 2d, or RMSNorm's d."""
+    return layer_norm_parameters(d) if bias else d
 
 
-def block_parameters_on_rank(d: int, heads: int, kv_heads: int, d_ff: int, ranks: int) -> int:
+def block_parameters(
+    d: int, heads: int, kv_heads: int, d_ff: int, gated: bool = False, bias: bool = True
+) -> int:
+    """A pre-norm block: two norms, attention, MLP."""
+    return block_parameters_on_rank(d, heads, kv_heads, d_ff, 1, gated, bias)
+
+
+def block_parameters_on_rank(
+    d: int, heads: int, kv_heads: int, d_ff: int, ranks: int, gated: bool = False, bias: bool = True
+) -> int:
     """What one rank of t holds of a block.
 
-    Cut by t: QKV with its bias, W_o, the MLP's two matrices, the bias of the first.
+    Cut by t: QKV with its bias, W_o, the MLP's matrices, the bias of the first.
     Held whole on every rank: both norms and the biases of W_o and of the second MLP matrix.
     Held t/kv times where kv < t: each KV head.
     """
-    head_dim = d // heads
-    kv_on_rank = max(1, kv_heads // ranks)
-    qkv = linear_parameters(d, (heads // ranks + 2 * kv_on_rank) * head_dim)
-    w_o = d // ranks * d + d
-    mlp = linear_parameters(d, d_ff // ranks) + d_ff // ranks * d + d
-    return 2 * layer_norm_parameters(d) + qkv + w_o + mlp
+    head_dim, width = d // heads, d_ff // ranks
+    columns = (heads // ranks + 2 * max(1, kv_heads // ranks)) * head_dim  # of Q, K and V
+    into = (2 if gated else 1) * width  # columns of the MLP's first matrix
+    matrices = d * columns + heads // ranks * head_dim * d + d * into + width * d
+    biases = columns + d + into + d if bias else 0
+    return 2 * norm_parameters(d, bias) + matrices + biases
 
 
 def vocab_parameters(d: int, vocab: int) -> int:

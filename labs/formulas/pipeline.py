@@ -11,6 +11,7 @@ parallelism", 2023, table 2.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from numbers import Real
 
 
@@ -63,6 +64,19 @@ def step_time(p: int, m: int, f: float, b: float, v: int = 1) -> float:
     _need(p, m, v)
     _need_times(f=f, b=b)
     return (m + (p - 1) / v) * (f + b)
+
+
+def uneven_step_time(stages: Sequence[float], m: int, v: int = 1) -> float:
+    """Time of a step where stage i takes `stages[i]` for forward and backward of a micro-batch.
+
+    m·max + (sum - max)/v: the slowest stage works without a break, the others fill and drain it
+    once. The same as step_time where all are alike. Where they are not it is exact for m large
+    against p and stages whose forward and backward have one proportion.
+    """
+    _need(len(stages), m, v)
+    _need_times(**{f"stage {i}": time for i, time in enumerate(stages)})
+    slowest = max(stages)
+    return m * slowest + (sum(stages) - slowest) / v
 
 
 def stored_gpipe(m: int) -> int:

@@ -35,6 +35,11 @@ def tp_layer_bytes(batch: int, sequence: int, d: int, element_bytes: int, ranks:
     return ring_all_reduce_bytes(tp_layer_payload(batch, sequence, d, element_bytes), ranks)
 
 
+def legal_kv(kv_heads: int, ranks: int) -> bool:
+    """Whether `ranks` ranks can share, or copy, `kv_heads` KV heads: one divides the other."""
+    return kv_heads % ranks == 0 or ranks % kv_heads == 0
+
+
 def kv_copies_count(kv_heads: int, ranks: int) -> int:
     """Ranks that hold the same KV head: t/kv where there are more ranks than KV heads, else 1."""
     return max(1, ranks // kv_heads)

@@ -11,10 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-
-def legal_kv(kv_heads: int, ranks: int) -> bool:
-    """Whether `ranks` ranks can share, or copy, `kv_heads` KV heads."""
-    return kv_heads % ranks == 0 or ranks % kv_heads == 0
+from labs.formulas import legal_kv
 
 
 def legal_ranks(heads: int, kv_heads: int, d_ff: int | None = None) -> list[int]:
