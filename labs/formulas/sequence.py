@@ -109,6 +109,22 @@ CORE = {SOFTMAX: 2, SOFTMAX_MASK: 1, DROPPED: 2}
 """times a*s*s*b bytes; of a rank's own heads. Together 5. Selective recompute keeps none of it."""
 
 
+LSE = "log-sum-exp"
+"""Of fused attention (Dao et al., "FlashAttention", 2022): 4 bytes a token and head, instead of
+CORE. Its output is the projection's input, which is kept in any case."""
+
+
+def _shared_elements(d: int, heads: int, kv_heads: int, d_ff: int, gated: bool) -> dict[str, float]:
+    """SHARED for any width, in units of s*b*h bytes: 6, 2, 8, 8 of GPT's block with d_ff = 4h."""
+    wide, keys = d_ff / d, kv_heads / heads
+    return {
+        QKV: 2 * (1 + 2 * keys),
+        PROJECTION_INPUT: 2,
+        GELU_INPUT: 2 * wide * (2 if gated else 1),  # of a gated MLP: gate and up
+        DOWN_INPUT: 2 * wide,
+    }
+
+
 def activation_summands(
     batch: int,
     sequence: int,
@@ -119,6 +135,11 @@ def activation_summands(
     parallel: str = "none",
     recompute: str = "none",
     kept_sharded: bool = True,
+    kv_heads: int = 0,
+    d_ff: int = 0,
+    gated: bool = False,
+    dropout: bool = True,
+    flash: bool = False,
 ) -> dict[str, float]:
     """Bytes that one rank keeps of a layer for its backward pass, by what they are.
 
@@ -126,6 +147,10 @@ def activation_summands(
     recompute     one of RECOMPUTE
     kept_sharded  with "tp+sp": the regions' inputs are kept as the rank's own tokens, as Megatron
                   does, and gathered again; else whole, and 4sbh is not divided
+    kv_heads, d_ff, gated  of another block than GPT's: 0 as many as heads, 0 4h; KV heads fewer
+                  than ranks are copied
+    dropout       its masks are kept too
+    flash         fused attention, which keeps LSE instead of the core
 
     Full recompute keeps the layer's input, 2sbh; under "tp+sp" that is the rank's tokens, 2sbh/t
     (table 2 has the 2sbh of a whole input). Not in it: LayerNorm's mean and rstd, two numbers a
@@ -150,29 +175,27 @@ def activation_summands(
     kept = {name: n * tokens / outside for name, n in REPLICATED.items()}
     if not kept_sharded:
         kept |= {name: REPLICATED[name] * tokens for name in (QKV_INPUT, MLP_INPUT)}
-    kept |= {name: n * tokens / t for name, n in SHARED.items()}
-    if recompute == "none":
-        kept |= {name: n * scores / t for name, n in CORE.items()}
-    return kept
+    shared = _shared_elements(d, heads, max(kv_heads or heads, t), d_ff or 4 * d, gated)
+    kept |= {name: n * tokens / t for name, n in shared.items()}
+    core = {} if recompute == "selective" else CORE
+    if not dropout:
+        core = {name: n for name, n in core.items() if name == SOFTMAX}
+        kept.pop(MASKS)
+    if flash:
+        core = {}
+        if recompute == "none":
+            kept[LSE] = 4 * batch * sequence * heads / t
+    return kept | {name: n * scores / t for name, n in core.items()}
 
 
 def activation_bytes(
-    batch: int,
-    sequence: int,
-    d: int,
-    heads: int,
-    ranks: int = 1,
-    *,
-    parallel: str = "none",
-    recompute: str = "none",
-    kept_sharded: bool = True,
+    batch: int, sequence: int, d: int, heads: int, ranks: int = 1, **words: object
 ) -> float:
-    """Bytes that one rank keeps of a layer for its backward pass.
+    """Bytes that one rank keeps of a layer for its backward pass; words as activation_summands.
 
     none: sbh(34 + 5as/h); tp: sbh(10 + 24/t + 5as/(ht)); tp+sp: sbh/t (34 + 5as/h). Selective
     recompute: the same without 5as/h. Full: 2sbh, or 2sbh/t under tp+sp.
     """
-    words = dict(parallel=parallel, recompute=recompute, kept_sharded=kept_sharded)
     return sum(activation_summands(batch, sequence, d, heads, ranks, **words).values())
 
 

@@ -1,0 +1,149 @@
+"""The model to train: a dense decoder, from its sizes, or from N and L alone with what was assumed.
+
+Model(layers=80, d=8192, heads=64, kv_heads=8, d_ff=28672, gated=True, bias=False, vocab=128256)
+from_size(70e9, 80).assumed      sentences: what N and L do not say
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import sqrt
+from numbers import Integral
+
+from labs import formulas
+from labs.formulas import Decoder
+
+HEAD_DIM = 128
+"""Width of a head that is assumed where none is given: that of GPT-3 and of Llama."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """Sizes of a dense decoder. Raises ValueError, a sentence, for sizes that are none.
+
+    length    tokens of a training sequence, T
+    kv_heads  0: as many as heads; d_ff 0: 4·d
+    gated     an MLP of three matrices (SwiGLU); bias: GPT's biases, LayerNorm and dropout, or none
+    positions a learned table of `length` rows, as GPT has; tied: one table at both ends
+    """
+
+    layers: int
+    d: int
+    heads: int
+    vocab: int
+    length: int = 2048
+    kv_heads: int = 0
+    d_ff: int = 0
+    gated: bool = False
+    bias: bool = True
+    positions: bool = True
+    tied: bool = True
+    name: str = ""
+    assumed: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for word in ("layers", "d", "heads", "vocab", "length", "kv_heads", "d_ff"):
+            size = getattr(self, word)
+            least = 0 if word in ("kv_heads", "d_ff") else 1
+            if isinstance(size, bool) or not isinstance(size, Integral) or size < least:
+                raise ValueError(f"{word} must be a whole number from {least} on, got {size!r}")
+        object.__setattr__(self, "kv_heads", self.kv_heads or self.heads)
+        object.__setattr__(self, "d_ff", self.d_ff or 4 * self.d)
+        if self.d % self.heads:
+            below = max(self.d // self.heads * self.heads, self.heads)
+            raise ValueError(
+                f"d = {self.d} cannot be divided into {self.heads} heads: {self.d} % {self.heads} "
+                f"= {self.d % self.heads}; with {self.heads} heads d = {below} or "
+                f"{below + self.heads} works"
+            )
+        if self.heads % self.kv_heads:
+            raise ValueError(
+                f"{self.heads} query heads cannot be grouped over {self.kv_heads} kv heads: "
+                f"{self.heads} % {self.kv_heads} = {self.heads % self.kv_heads}"
+            )
+
+    @cached_property
+    def decoder(self) -> Decoder:
+        """The same, as the formulas of the mesh take it."""
+        rows = self.length if self.positions else 0
+        return Decoder(
+            self.layers, self.d, self.heads, self.d_ff, rows, self.vocab, self.tied, self.kv_heads,
+            self.gated, self.bias,
+        )  # fmt: skip
+
+    @cached_property
+    def parameters(self) -> int:
+        """N: elements of all weights. An untied head adds V·d, a tied one nothing."""
+        return self.decoder.parameters
+
+    @cached_property
+    def multiplied(self) -> int:
+        """The parameters that a token is multiplied with: the blocks' matrices and the head."""
+        block = formulas.block_parameters(*self.decoder.block, self.gated, bias=False)
+        return self.layers * (block - 2 * self.d) + formulas.vocab_parameters(self.d, self.vocab)
+
+    @cached_property
+    def flops_per_token(self) -> int:
+        """Operations a token, forward and backward, attention counted whole (not halved)."""
+        return formulas.training_flops_per_token(self.multiplied, self.layers, self.length, self.d)
+
+    @cached_property
+    def hardware_flops_per_token(self) -> int:
+        """The same with every layer's forward pass run once more: full recompute."""
+        head = formulas.vocab_parameters(self.d, self.vocab)
+        blocks = formulas.recomputed_flops_per_token(
+            self.multiplied - head, self.layers, self.length, self.d
+        )
+        return blocks + 6 * head
+
+    def at_length(self, length: int) -> Model:
+        """The same model on sequences of another length."""
+        return replace(self, length=length)
+
+
+def dense_only(experts: int) -> None:
+    """Raises ValueError, a sentence, for a mixture of experts: nothing here counts its experts."""
+    if experts > 1:
+        raise ValueError(
+            f"a mixture of {experts} experts was asked for; the planner counts dense models only: "
+            "each expert is an MLP of its own, and of them a token uses a few"
+        )
+
+
+def from_size(
+    parameters: float, layers: int, *, d: int = 0, heads: int = 0, vocab: int = 128256,
+    length: int = 4096, experts: int = 1,
+) -> Model:  # fmt: skip
+    """A model of about N parameters and L layers; `assumed` says what N and L leave open.
+
+    d from N ≈ 12·L·d² + 2·V·d, rounded to heads that 8 ranks can share; then d_ff so that N comes
+    out. Raises ValueError where no such model is near.
+    """
+    dense_only(experts)
+    if not parameters > 0 or layers < 1:
+        raise ValueError(f"N and L must be above 0; got N = {parameters!r}, L = {layers!r}")
+    assumed = []
+    if not d:
+        exact = (sqrt((2 * vocab) ** 2 + 48 * layers * parameters) - 2 * vocab) / (24 * layers)
+        step = 8 * HEAD_DIM if exact >= 4 * HEAD_DIM * 8 else HEAD_DIM
+        d = max(step, round(exact / step) * step)
+        assumed.append(f"d = {d}, from N = 12·L·d² + 2·V·d rounded to a multiple of {step}")
+    if not heads:
+        heads = max(1, d // HEAD_DIM)
+        assumed.append(f"{heads} heads of {d // heads}, as many KV heads as query heads")
+    whole = Model(layers, d, heads, vocab, length, d_ff=1, bias=False, positions=False, tied=False)
+    rest = parameters - whole.parameters
+    d_ff = round(rest / (2 * d * layers) / 256) * 256
+    if d_ff < 256:
+        raise ValueError(
+            f"{parameters:.3g} parameters cannot be {layers} layers with d = {d} and a vocabulary "
+            f"of {vocab}: embedding, head and attention alone are {whole.parameters:.3g}"
+        )
+    found = replace(whole, d_ff=d_ff)
+    assumed += [
+        f"an MLP of two matrices and width {d_ff}, so that N comes out as {found.parameters:,}",
+        f"a vocabulary of {vocab}, embedding and head untied, no biases",
+        f"sequences of {length} tokens",
+    ]
+    return replace(found, assumed=tuple(assumed))
