@@ -11,12 +11,13 @@ parallelism", 2023, table 2.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from numbers import Real
 
 
 def _need(p: int, m: int = 1, v: int = 1) -> None:
     """Raises ValueError for less than one of each. Between whole numbers a formula holds too."""
+    if type(p) is type(m) is type(v) is int and min(p, m, v) >= 1:
+        return  # nothing more to ask: a search comes here often
     for what, count in (("ranks", p), ("micro-batches", m), ("chunks", v)):
         if isinstance(count, bool) or not isinstance(count, Real) or not count < math.inf:
             raise ValueError(f"The {what} of a pipeline are a number from 1 on; got {count!r}.")
@@ -25,12 +26,16 @@ def _need(p: int, m: int = 1, v: int = 1) -> None:
 
 
 def _need_rank(p: int, rank: int) -> None:
+    if type(rank) is int and 0 <= rank < p:
+        return
     if isinstance(rank, bool) or not isinstance(rank, Real) or not 0 <= rank < p:
         raise ValueError(f"A pipeline of {p} ranks has ranks 0 to {p - 1}; got {rank!r}.")
 
 
 def _need_times(**times: float) -> None:
     for what, time in times.items():
+        if type(time) is float and 0 <= time < math.inf:
+            continue
         if not isinstance(time, Real) or not 0 <= time < math.inf:
             raise ValueError(f"The time of a pass is 0 or more; got {what} = {time!r}.")
 
@@ -66,17 +71,17 @@ def step_time(p: int, m: int, f: float, b: float, v: int = 1) -> float:
     return (m + (p - 1) / v) * (f + b)
 
 
-def uneven_step_time(stages: Sequence[float], m: int, v: int = 1) -> float:
-    """Time of a step where stage i takes `stages[i]` for forward and backward of a micro-batch.
+def uneven_step_time(slowest: float, together: float, m: int, v: int = 1) -> float:
+    """Time of a step whose stages differ: m·slowest + (together - slowest)/v.
 
-    m·max + (sum - max)/v: the slowest stage works without a break, the others fill and drain it
-    once. The same as step_time where all are alike. Where they are not it is exact for m large
-    against p and stages whose forward and backward have one proportion.
+    slowest, together: the longest of the stages' times for forward and backward of a micro-batch,
+    and their sum. The slowest works without a break, the others fill and drain it once. The same as
+    step_time where all are alike; elsewhere exact for forward and backward in one proportion and m
+    large against p.
     """
-    _need(len(stages), m, v)
-    _need_times(**{f"stage {i}": time for i, time in enumerate(stages)})
-    slowest = max(stages)
-    return m * slowest + (sum(stages) - slowest) / v
+    _need(1, m, v)
+    _need_times(slowest=slowest, together=together)
+    return m * slowest + (together - slowest) / v
 
 
 def stored_gpipe(m: int) -> int:

@@ -11,7 +11,8 @@ Dao, "FlashAttention-2", 2023, abstract and section 4.1: 50 to 73 % of A100's pe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 from labs.formulas import INFINIBAND_FAST, INFINIBAND_SLOW, NVLINK_H100, Link
 from labs.planner.units import GIB
@@ -22,14 +23,14 @@ RESERVED = 2 * GIB
 the allocator cannot use. Assumed."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GPU:
     """One type. Raises ValueError from `rate` for a dtype that it does not multiply."""
 
     name: str
     memory: int
     bandwidth: float  # bytes a second of its memory
-    peak: dict[str, float] = field(hash=False)
+    peak: dict[str, float]
     matmul: float
     flash: float  # operations a second of fused attention, forward and backward together
     processors: int  # streaming multiprocessors
@@ -47,7 +48,7 @@ class GPU:
             raise ValueError(f"{self.name} has no rate for {dtype}; it has {', '.join(self.peak)}")
         return self.peak[dtype] * self.matmul * self.clock
 
-    @property
+    @cached_property
     def clock(self) -> float:
         """Share of the full clock that the allowed power leaves."""
         return self.watts ** (1 / 3)
@@ -94,7 +95,7 @@ def find_gpu(name: str) -> GPU:
     raise ValueError(f"no GPU {name!r} is known; there are {', '.join(GPUS)}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cluster:
     """G GPUs, `per_node` of them joined by NVLink. Raises ValueError for numbers that are none."""
 
@@ -113,7 +114,7 @@ class Cluster:
             usual = older.get(self.gpu.name[:4], INFINIBAND_FAST)
             object.__setattr__(self, "network", usual)
 
-    @property
+    @cached_property
     def usable(self) -> int:
         """Bytes of a GPU that a plan may fill."""
         return self.gpu.memory - RESERVED

@@ -43,8 +43,7 @@ SEARCHED = ("matmul", "matmul_hopper", "memory", "nvlink", "network", "p2p")
 STRAIGHT = 0.05
 """Log error from which on an error counts straight (Huber, 1964, made smooth)."""
 TIED = 0.02
-"""Weight of leaving the beginning: a constant a quarter above its beginning costs as much as one run
-that is 5 % off."""
+"""Weight of leaving the beginning: a constant a quarter above it costs as much as a run 5 % off."""
 MOST = 0.95
 """No link or memory gives more than this share: headers and refresh take some."""
 

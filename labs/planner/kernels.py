@@ -9,6 +9,7 @@ collective   a ring's bytes / (link x share); where a group lies on several node
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil
 
 from labs import formulas
@@ -21,7 +22,7 @@ sizes of cuBLAS, which takes the one that fits best (NVIDIA, "Matrix multiplicat
 user's guide", sections on tile and wave quantization)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Machine:
     """A cluster with the constants: what the functions of a step are told."""
 
@@ -81,7 +82,7 @@ class Machine:
             sent = formulas.ring_all_gather_bytes(share, ranks)
             seconds = sent / (gpu.nvlink.one_way * self.constants.nvlink)
         if nodes > 1:
-            sent = formulas.ring_all_gather_bytes(share, nodes) / inside
+            sent = formulas.ring_all_gather_bytes(share, ranks) / inside
             seconds = max(seconds, sent / (network.one_way * self.constants.network))
         return seconds + self.constants.launch * ceil(ranks).bit_length()
 
@@ -90,3 +91,9 @@ class Machine:
         link = self.cluster.gpu.nvlink if inside else self.cluster.network
         share = self.constants.nvlink if inside else self.constants.p2p
         return count / (link.one_way * share) + self.constants.launch
+
+
+@lru_cache(maxsize=64)
+def machine_of(cluster: Cluster, constants: Constants) -> Machine:
+    """The same object for the same two, so that what is kept of it is found again."""
+    return Machine(cluster, constants)

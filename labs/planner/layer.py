@@ -12,6 +12,7 @@ GELU reads and writes 1; SwiGLU reads 2, writes 1; rotary embeddings read and wr
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from labs import formulas
 from labs.planner.kernels import Machine
@@ -41,12 +42,12 @@ class Pass:
     messages: float
     hidden: float  # of the messages, what runs beside products
 
-    @property
+    @cached_property
     def exposed(self) -> float:
         """Seconds of messages that the pass waits for."""
         return self.messages - self.hidden
 
-    @property
+    @cached_property
     def seconds(self) -> float:
         return self.products + self.attention + self.elementwise + self.exposed
 
@@ -58,6 +59,11 @@ class LayerTimes:
     forward: Pass
     backward: Pass
     core: float  # attention's core once more: selective recompute
+
+    @cached_property
+    def both(self) -> float:
+        """Forward and backward, messages that are waited for included."""
+        return self.forward.seconds + self.backward.seconds
 
     def again(self, recompute: str, software: Software) -> float:
         """Seconds that recompute adds to the backward pass.

@@ -8,7 +8,7 @@ It says nothing of whether it can be: labs/planner/legal.py does.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from numbers import Integral
+from functools import cached_property
 
 from labs.formulas.sequence import RECOMPUTE
 from labs.formulas.zero import ZERO_STAGES
@@ -37,16 +37,21 @@ class Layout:
     ends: bool = False
 
     def __post_init__(self) -> None:
-        for word in ("dp", "pp", "cp", "tp", "v", "mbs", "batch"):
-            size = getattr(self, word)
-            if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
-                raise ValueError(f"{word} must be a whole number from 1 on, got {size!r}")
-        if isinstance(self.zero, bool) or self.zero not in ZERO_STAGES:
+        sizes = (self.dp, self.pp, self.cp, self.tp, self.v, self.mbs, self.batch)
+        if set(map(type, sizes)) != {int} or min(sizes) < 1:
+            self._refuse_sizes()
+        if type(self.zero) is not int or self.zero not in ZERO_STAGES:
             raise ValueError(f"ZeRO has the stages 0, 1, 2 and 3; got {self.zero!r}")
         if self.recompute not in RECOMPUTE:
             raise ValueError(
                 f"recompute {self.recompute!r} was asked for; there are {', '.join(RECOMPUTE)}"
             )
+
+    def _refuse_sizes(self) -> None:
+        for word in ("dp", "pp", "cp", "tp", "v", "mbs", "batch"):
+            size = getattr(self, word)
+            if type(size) is not int or size < 1:
+                raise ValueError(f"{word} must be a whole number from 1 on, got {size!r}")
 
     def __str__(self) -> str:
         words = [f"dp={self.dp} pp={self.pp} tp={self.tp}"]
@@ -62,12 +67,12 @@ class Layout:
         """dp·pp·cp·tp."""
         return self.dp * self.pp * self.cp * self.tp
 
-    @property
+    @cached_property
     def shards(self) -> int:
         """Ranks that ZeRO shares over: dp·cp, for they all hold the same part of the model."""
         return self.dp * self.cp
 
-    @property
+    @cached_property
     def micro_batches(self) -> int:
         """m = batch/(dp·mbs). Raises ValueError where that is no whole number: nothing is cut."""
         share = self.dp * self.mbs

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from math import gcd, lcm
 
 from labs import formulas
@@ -168,10 +169,21 @@ def refusals(model: Model, cluster: Cluster, layout: Layout) -> list[Refusal]:
     return [refusal for refusal in found if refusal.sentence]
 
 
-def legal_tp(model: Model) -> list[int]:
+def first_refusal(model: Model, cluster: Cluster, layout: Layout) -> Refusal | None:
+    """The first rule that speaks against a layout; None for a legal one. For a search."""
+    for reason, rule in RULES.items():
+        sentence = rule(model, cluster, layout)
+        if sentence:
+            return Refusal(reason, sentence)
+    return None
+
+
+@lru_cache(maxsize=64)
+def legal_tp(model: Model) -> tuple[int, ...]:
     """Every tensor-parallel degree that heads, KV heads and the MLP's width allow."""
     both = gcd(model.heads, model.d_ff)
-    return [t for t in range(1, both + 1) if both % t == 0 and formulas.legal_kv(model.kv_heads, t)]
+    legal = (t for t in range(1, both + 1) if both % t == 0)
+    return tuple(t for t in legal if formulas.legal_kv(model.kv_heads, t))
 
 
 def warnings(model: Model, cluster: Cluster, layout: Layout) -> list[str]:

@@ -64,10 +64,10 @@ def layer_bytes(
 
 def in_flight(layout: Layout, stage: int) -> float:
     """Micro-batches whose whole stage is kept at the peak: 1F1B's, or interleaved 1F1B's / v."""
-    m = layout.micro_batches
-    if layout.v == 1:
-        return formulas.stored_1f1b(layout.pp, stage, m)
-    return formulas.stored_interleaved(layout.pp, stage, m, layout.v) / layout.v
+    at = layout
+    if at.v == 1:
+        return formulas.stored_1f1b(at.pp, stage, at.micro_batches)
+    return formulas.stored_interleaved(at.pp, stage, at.micro_batches, at.v) / at.v
 
 
 @lru_cache(maxsize=4096)
@@ -76,49 +76,91 @@ def rank_parameters(model: Model, pp: int, stage: int, tp: int, ends: bool) -> i
     return formulas.stage_parameters(model.decoder, pp, stage, tp, ends)
 
 
-def stage_memory(model: Model, layout: Layout, stage: int, software: Software) -> StageMemory:
-    """Bytes of a rank on that stage at its worst moment."""
-    at, first, last = layout, stage == 0, stage == layout.pp - 1
-    own = rank_parameters(model, at.pp, stage, at.tp, at.ends)
-    state = formulas.state_on_rank(own, at.shards, at.zero, software.bytes_each)
+@lru_cache(maxsize=4096)
+def stage_counts(model: Model, pp: int, ends: bool) -> tuple[int, ...]:
+    """Layers of the first stage, of the second, and of the last: no other stage differs from all.
+
+    One stage alone, and two, have as many entries.
+    """
+    places = sorted({0, min(1, pp - 1), pp - 1})
+    return tuple(formulas.stage_layers(model.decoder, pp, stage, ends) for stage in places)
+
+
+@lru_cache(maxsize=65536)
+def _state(
+    model: Model, software: Software, pp: int, stage: int, tp: int, ends: bool, shards: int,
+    zero: int, whole: bool,
+) -> StateBytes:  # fmt: skip
+    own = rank_parameters(model, pp, stage, tp, ends)
+    state = formulas.state_on_rank(own, shards, zero, software.bytes_each)
+    if not whole:
+        return state
+    weights = own * ACTIVATION_BYTES if zero == 3 else state.weights
+    return StateBytes(weights, own * software.bytes_each.gradients, state.optimizer)
+
+
+def state_part(model: Model, at: Layout, stage: int, software: Software, zero: int) -> StateBytes:
+    """Weights, gradients and optimizer of a rank; where ZeRO-2 and 3 travel once a step, whole."""
+    whole = zero > 1 and at.shards > 1 and not software.each_micro and at.micro_batches > 1
+    return _state(model, software, at.pp, stage, at.tp, at.ends, at.shards, zero, whole)
+
+
+def gathered_part(model: Model, at: Layout, zero: int) -> float:
+    """ZeRO-3's two largest units at the peak: a layer's weights and what is made of them."""
+    if zero < 3 or at.shards == 1:
+        return 0.0
+    block = formulas.block_parameters_on_rank(*model.decoder.block, at.tp, model.gated)
+    return formulas.zero3_peak(ACTIVATION_BYTES * block, at.shards, copied=False)
+
+
+def layer_part(model: Model, at: Layout, software: Software, recompute: str) -> tuple[float, float]:
+    """Bytes kept of a layer and micro-batch, and of the one layer that is computed again."""
     words = (model, at.cp, at.tp, at.mbs, at.sp)
-    layers = formulas.stage_layers(model.decoder, at.pp, stage, at.ends)
+    if recompute == "selective" and software.again == "half":
+        none, full = (layer_bytes(*words, word, software.flash) for word in ("none", "full"))
+        return (none + full) / 2, 0.0
+    again = layer_bytes(*words, "none", software.flash) if recompute == "full" else 0.0
+    return layer_bytes(*words, recompute, software.flash), again
+
+
+def stage_part(model: Model, at: Layout, stage: int, software: Software) -> tuple[float, float]:
+    """Layers times micro-batches that a stage keeps, and the bytes of embedding or head there."""
     flying = in_flight(at, stage)
-    each = layer_bytes(*words, at.recompute, software.flash)
-    if at.recompute == "selective" and software.again == "half":
-        each = sum(layer_bytes(*words, word, software.flash) for word in ("none", "full")) / 2
-    kept = each * layers * flying
-    working = layer_bytes(*words, "none", software.flash) if at.recompute == "full" else 0.0
-    if at.zero == 3 and at.shards > 1:
-        block = formulas.block_parameters_on_rank(*model.decoder.block, at.tp, model.gated)
-        working += formulas.zero3_peak(ACTIVATION_BYTES * block, at.shards, copied=False)
-    state = _gathered(state, own, at, software)
+    layers = formulas.stage_layers(model.decoder, at.pp, stage, at.ends)
     tokens = at.mbs * model.length // at.cp * model.d / (at.tp if at.sp else 1)
-    ends = tokens * flying if first and model.bias else 0.0  # the embedding's dropout mask
-    if last:
+    ends = tokens * flying if stage == 0 and model.bias else 0.0  # the embedding's dropout mask
+    if stage == at.pp - 1:
         logits = formulas.logits_shard_bytes(
             at.mbs, model.length // at.cp, model.vocab, software.loss_bytes, at.tp
         )
         ends += 2 * ACTIVATION_BYTES * tokens + logits
-    return StageMemory(stage, own, state.weights, state.gradients, state.optimizer, kept, ends,
-                       working)  # fmt: skip
+    return layers * flying, ends
 
 
-def _gathered(state: StateBytes, own: int, at: Layout, software: Software) -> StateBytes:
-    """Where ZeRO-2 and 3 travel once a step, gradients and weights stay whole until then."""
-    if software.each_micro or at.micro_batches == 1 or at.shards == 1 or at.zero < 2:
-        return state
-    weights = own * ACTIVATION_BYTES if at.zero == 3 else state.weights
-    return StateBytes(weights, own * software.bytes_each.gradients, state.optimizer)
+def stage_memory(model: Model, layout: Layout, stage: int, software: Software) -> StageMemory:
+    """Bytes of a rank on that stage at its worst moment."""
+    state = state_part(model, layout, stage, software, layout.zero)
+    each, again = layer_part(model, layout, software, layout.recompute)
+    layers, ends = stage_part(model, layout, stage, software)
+    own = rank_parameters(model, layout.pp, stage, layout.tp, layout.ends)
+    working = again + gathered_part(model, layout, layout.zero)
+    return StageMemory(stage, own, state.weights, state.gradients, state.optimizer, each * layers,
+                       ends, working)  # fmt: skip
+
+
+def worst_stages(layout: Layout) -> list[int]:
+    """The stages one of which holds most: first, last, and second where the first has a layer less.
+
+    On the way from first to last neither layers nor micro-batches in flight grow.
+    """
+    second = [1] if layout.ends and layout.pp > 2 else []
+    return sorted({0, *second, layout.pp - 1})
 
 
 def worst_stage(model: Model, layout: Layout, software: Software) -> StageMemory:
-    """The stage whose ranks hold most. Stages between those looked at lie between them."""
-    pp = layout.pp
-    uneven = model.layers % pp if not layout.ends else 0
-    stages = {0, 1, max(0, uneven - 1), uneven, pp - 2, pp - 1}
+    """The stage whose ranks hold most."""
     return max(
-        (stage_memory(model, layout, s, software) for s in sorted(stages) if 0 <= s < pp),
+        (stage_memory(model, layout, stage, software) for stage in worst_stages(layout)),
         key=lambda one: one.total,
     )
 

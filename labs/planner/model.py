@@ -18,7 +18,7 @@ HEAD_DIM = 128
 """Width of a head that is assumed where none is given: that of GPT-3 and of Llama."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Model:
     """Sizes of a dense decoder. Raises ValueError, a sentence, for sizes that are none.
 

@@ -24,7 +24,7 @@ TP_OVERLAP = ("none", "backward", "full")
 weights' gradients (Megatron-LM from 2022); both passes', cut into steps of a ring (from 2023)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Software:
     """Switches. `dtype` is that of products; activations have 2 bytes an element in any case.
 

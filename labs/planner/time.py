@@ -15,10 +15,10 @@ from functools import lru_cache
 from labs import formulas
 from labs.planner.cluster import Cluster
 from labs.planner.constants import Constants, frozen
-from labs.planner.kernels import Machine
+from labs.planner.kernels import Machine, machine_of
 from labs.planner.layer import E, LayerTimes, embedding_times, head_times, layer_times
 from labs.planner.layout import Layout
-from labs.planner.memory import rank_parameters
+from labs.planner.memory import rank_parameters, stage_counts
 from labs.planner.model import Model
 from labs.planner.software import Software
 
@@ -61,38 +61,73 @@ def mfu(model: Model, cluster: Cluster, batch: int, seconds: float, dtype: str =
     return formulas.model_flops_utilization(rate, model.flops_per_token, cluster.gpu.peak[dtype])
 
 
+@dataclass(frozen=True)
+class _Stages:
+    """A micro-batch through the pipeline: what a layer takes, which stage is slowest."""
+
+    layer: LayerTimes
+    again: float
+    ring: float
+    message: float
+    layers: int  # of the slowest stage
+    ends: float  # embedding and head on the slowest stage
+    slowest: float
+    together: float
+
+
+def _stages(model: Model, machine: Machine, software: Software, at: Layout) -> _Stages:
+    layer, head, embedding = _cached(model, machine, software, at.cp, at.tp, at.mbs, at.sp)
+    again = layer.again(at.recompute, software)
+    ring = _context(model, machine, layer, at)
+    message = _pipeline(model, machine, software, at)
+    each = layer.both + again + ring
+    counts = stage_counts(model, at.pp, at.ends)
+    ends = [0.0] * len(counts)
+    ends[0] += embedding
+    ends[-1] += head
+    stages = [n * each + end + message for n, end in zip(counts, ends, strict=True)]
+    slowest = max(stages)
+    slow = stages.index(slowest)
+    together = model.layers * each + at.pp * message + embedding + head
+    return _Stages(layer, again, ring, message, counts[slow], ends[slow], slowest, together)
+
+
+def step_seconds(model: Model, machine: Machine, software: Software, layout: Layout) -> float:
+    """Seconds of a step of a legal layout: the total of step_time, for a search."""
+    found = _stages(model, machine, software, layout)
+    whole = formulas.uneven_step_time(found.slowest, found.together, layout.micro_batches, layout.v)
+    exposed = _data(model, machine, software, layout, found)
+    return whole + exposed + _optimizer(model, machine, layout)
+
+
+def least_seconds(model: Model, machine: Machine, software: Software, layout: Layout) -> float:
+    """What no step of this layout can be faster than: its layers' passes and the bubble."""
+    at = layout
+    layer = _cached(model, machine, software, at.cp, at.tp, at.mbs, at.sp)[0]
+    rounds = at.micro_batches + (at.pp - 1) / at.v
+    return rounds * model.layers / at.pp * layer.both
+
+
 def step_time(
     model: Model, cluster: Cluster, layout: Layout, software: Software,
     constants: Constants | None = None,
 ) -> StepTime:  # fmt: skip
-    """Seconds of a step of a legal layout."""
-    at, machine = layout, Machine(cluster, constants or frozen())
-    m = at.micro_batches
-    words = (model, machine, software, at.cp, at.tp, at.mbs, at.sp)
-    layer, head, embedding = _cached(*words)
-    again = layer.again(at.recompute, software)
-    ring = _context(model, machine, layer, at)
-    message = _pipeline(model, machine, software, at)
-    each = layer.forward.seconds + layer.backward.seconds + again + ring
-    ends = [0.0] * at.pp
-    ends[0] += embedding
-    ends[-1] += head
-    counts = [formulas.stage_layers(model.decoder, at.pp, stage, at.ends) for stage in range(at.pp)]
-    stages = [n * each + end + message for n, end in zip(counts, ends, strict=True)]
-    slow = max(range(at.pp), key=stages.__getitem__)
-    whole = formulas.uneven_step_time(stages, m, at.v)
-    n = counts[slow] * m
-    tp = layer.forward.exposed + layer.backward.exposed
+    """Seconds of a step of a legal layout, by what they go to."""
+    machine, m = machine_of(cluster, constants or frozen()), layout.micro_batches
+    found = _stages(model, machine, software, layout)
+    whole = formulas.uneven_step_time(found.slowest, found.together, m, layout.v)
+    n = found.layers * m
+    tp = found.layer.forward.exposed + found.layer.backward.exposed
     return StepTime(
-        compute=n * (layer.forward.seconds + layer.backward.seconds - tp),
-        recompute=n * again,
-        head=m * ends[slow],
+        compute=n * (found.layer.both - tp),
+        recompute=n * found.again,
+        head=m * found.ends,
         tp=n * tp,
-        cp=n * ring,
-        pp=m * message,
-        dp=_data(model, machine, software, at, layer, again, counts),
-        bubble=whole - m * stages[slow],
-        optimizer=_optimizer(model, machine, at),
+        cp=n * found.ring,
+        pp=m * found.message,
+        dp=_data(model, machine, software, layout, found),
+        bubble=whole - m * found.slowest,
+        optimizer=_optimizer(model, machine, layout),
     )
 
 
@@ -144,10 +179,7 @@ def _pipeline(model: Model, machine: Machine, software: Software, at: Layout) ->
     return 2 * at.v * machine.send(payload / cut, near)
 
 
-def _data(
-    model: Model, machine: Machine, software: Software, at: Layout, layer: LayerTimes,
-    again: float, counts: list[int],
-) -> float:  # fmt: skip
+def _data(model: Model, machine: Machine, software: Software, at: Layout, found: _Stages) -> float:
     """Seconds that a step waits for gradients and weights along dp·cp, on the fullest stage."""
     n = at.shards
     if n == 1:
@@ -155,8 +187,8 @@ def _data(
     inside, _ = _inner(software, at, machine.cluster.per_node)
     each = software.bytes_each
     own = max(rank_parameters(model, at.pp, stage, at.tp, at.ends) for stage in {0, at.pp - 1})
-    units = max(counts)
-    backward, forward = layer.backward.seconds + again, layer.forward.seconds
+    units = max(stage_counts(model, at.pp, at.ends))
+    backward, forward = found.layer.backward.seconds + found.again, found.layer.forward.seconds
     gradients = machine.ring(own * each.gradients, n, inside) / units
     weights = machine.ring(own * E, n, inside) / units
     beside = software.dp_overlap
