@@ -1,8 +1,9 @@
-"""The command line `labs`: list, run, check, hint, bisect, doctor, tour.
+"""The command line `labs`: list, run, check, hint, bisect, plan, doctor, tour.
 
     labs run tp_linear_pair --ranks 4        real ranks, measured beside formula
     labs check tp_linear_pair --from mine.ipynb
     labs bisect --from mine.ipynb            where a step on a mesh parts from one device
+    labs plan --gpus 64 --params 70e9 --layers 80    the best layouts, and why not others
 
 Exit codes: 0 all well, 1 a check is not ok or a run failed, 2 what was asked for cannot be.
 Light to import: a command imports what it needs when it is called.
@@ -95,6 +96,51 @@ def hint_command(what: str, number: int) -> None:
     from labs.cli.hint import hint
 
     sys.exit(hint(what, number))
+
+
+@main.group("plan", invoke_without_command=True)
+@click.option("--gpus", type=int, help="GPUs of the cluster, G.")
+@click.option("--gpus-per-node", type=int, default=8, show_default=True, help="Joined by NVLink.")
+@click.option("--gpu", default="H100-80GB", show_default=True, help="Type of GPU.")
+@click.option("--params", type=float, help="Parameters of the model, N, as 70e9.")
+@click.option("--layers", type=int, help="Layers, L.")
+@click.option("--hidden", type=int, default=0, help="Hidden size, d; without it from N and L.")
+@click.option("--heads", type=int, default=0, help="Query heads; without it heads of 128.")
+@click.option("--kv-heads", type=int, default=0, help="KV heads; without it as many as heads.")
+@click.option("--ffn", type=int, default=0, help="Width of the MLP; without it from N.")
+@click.option("--gated", is_flag=True, help="The MLP is gated: three matrices.")
+@click.option("--vocab", type=int, default=128256, show_default=True, help="Vocabulary.")
+@click.option("--length", type=int, default=4096, show_default=True, help="Tokens a sequence.")
+@click.option("--batch", type=int, default=512, show_default=True, help="Sequences a step.")
+@click.option("--zero", type=int, default=1, show_default=True, help="ZeRO stage, 0 to 3.")
+@click.option("--experts", type=int, default=1, help="More than 1 is refused.")
+@click.option("--best", type=int, default=5, show_default=True, help="Plans to show.")
+@click.option("--json", "as_json", is_flag=True, help="The plans as JSON.")
+@click.pass_context
+def plan_command(
+    context: click.Context, gpus: int | None, gpus_per_node: int, gpu: str, params: float | None,
+    layers: int | None, hidden: int, heads: int, kv_heads: int, ffn: int, gated: bool, vocab: int,
+    length: int, batch: int, zero: int, experts: int, best: int, as_json: bool,
+) -> None:  # fmt: skip
+    """The best layouts for a model on a cluster, what they rest on, and what was refused."""
+    if context.invoked_subcommand:
+        return
+    from labs.cli.plan import plan
+
+    if gpus is None or params is None or layers is None:
+        raise click.UsageError("--gpus, --params and --layers are needed")
+    sys.exit(plan(gpus, gpus_per_node, gpu, params, layers, hidden, heads, kv_heads, ffn, gated,
+                  vocab, length, batch, zero, experts, best, as_json))  # fmt: skip
+
+
+@plan_command.command("score")
+@click.argument("file", metavar="FILE.csv")
+@click.option("--json", "json_file", metavar="OUT", help="All of it as JSON; - prints only it.")
+def plan_score_command(file: str, json_file: str | None) -> None:
+    """How well the planner predicts the runs of a file with the columns of published.csv."""
+    from labs.cli.plan import score
+
+    sys.exit(score(file, json_file))
 
 
 @main.command("doctor")

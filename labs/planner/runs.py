@@ -7,15 +7,18 @@ of raises ValueError: such a row is listed as not scored, with that sentence.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from labs.planner.cluster import Cluster, find_gpu
+from labs.planner.constants import frozen
+from labs.planner.kernels import machine_of
 from labs.planner.layout import Layout
 from labs.planner.legal import refusals
 from labs.planner.model import Model, dense_only
 from labs.planner.published import OUT_OF_MEMORY, Row
 from labs.planner.software import Software
+from labs.planner.time import step_seconds
 
 UNFUSED_UNTIL = 2022
 """Year of a paper up to which its runs are taken to hold T x T scores: FlashAttention is of 2022"""
@@ -42,17 +45,21 @@ class Run:
 
 
 def year_of(row: Row) -> int | None:
-    """From its own column, or the source: a year in words, SC'21, or the number of a preprint."""
+    """Its own column; or of the source the number of a preprint, SC'21, or a year in words.
+
+    A preprint of the first three months tells of runs of the year before.
+    """
     if row["year"]:
         return int(row["year"])
     text = f"{row['source'] or ''} {row['notes'] or ''}"
-    preprint = re.search(r"\b(\d\d)[01]\d\.\d{4,5}\b", text)
-    years = [int(year) for year in re.findall(r"\b(20[12]\d)\b", text)]
-    venue = re.search(r"\b[A-Z]{2,}'(\d\d)\b", text)
-    for found in (years[0] if years else None, *(2000 + int(m[1]) for m in (preprint, venue) if m)):
-        if found:
-            return found
-    return None
+    preprint = re.search(r"\b(\d\d)([01]\d)\.\d{4,5}\b", text)
+    if preprint:
+        return 2000 + int(preprint[1]) - (int(preprint[2]) <= 3)
+    venue = re.search(r"\b[A-Z]{2,}'?(\d\d)\b", text)
+    words = re.search(r"\b(20[12]\d)\b", text)
+    if words:
+        return int(words[1])
+    return 2000 + int(venue[1]) if venue and int(venue[1]) >= 17 else None
 
 
 def run_of(row: Row) -> Run:
@@ -68,7 +75,7 @@ def run_of(row: Row) -> Run:
     model = _model(row, assumed)
     cluster = Cluster(int(row["gpus"]), int(row["gpus_per_node"] or 8), find_gpu(str(row["gpu"])))
     software = _software(row, cluster, assumed)
-    layout = _layout(row, model, assumed)
+    layout = _layout(row, model, cluster, software, assumed)
     against = refusals(model, cluster, layout)
     if against:
         raise ValueError(against[0].sentence)
@@ -105,7 +112,8 @@ def _model(row: Row, assumed: list[str]) -> Model:
 
 
 def _software(row: Row, cluster: Cluster, assumed: list[str]) -> Software:
-    year, notes = year_of(row), str(row["notes"] or "").lower()
+    year, notes = year_of(row), f"{row['id']} {row['notes'] or ''}".lower()
+    torch = "torchtitan" in str(row["source"])
     late = cluster.gpu.name[:4] not in ("V100", "A100")
     early = year is not None and year <= UNFUSED_UNTIL or (year is None and not late)
     attention = row["attention"] or ("flash" if "flash" in notes or not early else "unfused")
@@ -114,12 +122,14 @@ def _software(row: Row, cluster: Cluster, assumed: list[str]) -> Software:
         eight = re.search(r"float8|\bfp8\b|\bf8", notes)
         dtype = "fp8" if eight else "fp16" if cluster.gpu.name.startswith("V100") else "bf16"
     overlap = row["tp_overlap"] or ("none" if year is not None and year < 2022 else "backward")
+    if not row["tp_overlap"] and (torch or re.search(r"\btp\b[^;]*overlap", notes)):
+        full = not torch or ("async" in notes and "vanilla" not in notes)
+        overlap = "full" if full else "none"
     beside = row["dp_overlap"] or ("n" if early else "y")
     wide = (row["grad_bytes"] or (2 if dtype == "fp16" or early else 4)) == 4
     told = dict(dtype=dtype, attention=attention, tp_overlap=overlap, dp_overlap=beside)
     assumed += [f"{word} {value}" for word, value in told.items() if not row[word]]
     table = "bf16, fp32 gradients" if wide else "bf16"
-    torch = "torchtitan" in str(row["source"])
     return Software(
         dtype=str(dtype), table="fp32 shards" if torch and row["zero_stage"] == 3 else table,
         flash=attention == "flash", tp_overlap=str(overlap), dp_overlap=beside == "y",
@@ -129,26 +139,43 @@ def _software(row: Row, cluster: Cluster, assumed: list[str]) -> Software:
     )  # fmt: skip
 
 
-def _layout(row: Row, model: Model, assumed: list[str]) -> Layout:
-    mbs = row["micro_batch"] or row["assumed_mbs"] or 1
-    v = row["virtual_stages"] or row["assumed_v"] or 1
-    pp, late = int(row["pp"]), (year_of(row) or 2024) >= 2023
-    if not row["micro_batch"]:
-        assumed.append(f"micro-batch of {mbs}")
-    if not row["virtual_stages"] and pp > 1:
-        assumed.append(f"v = {v}")
+def _layout(
+    row: Row, model: Model, cluster: Cluster, software: Software, assumed: list[str]
+) -> Layout:
+    """What is not printed: micro-batch and interleaving the fastest, no recompute."""
+    pp, year = int(row["pp"]), year_of(row) or 2024
     if row["recompute"] is None:
         assumed.append("no recompute")
     if row["zero_stage"] is None:
-        assumed.append(f"ZeRO-{int(late)}")
-    uneven = pp > 1 and model.layers % (pp * int(v)) != 0
-    return Layout(
-        dp=row["dp"], pp=pp, cp=row["cp"] or 1, tp=row["tp"], v=v, mbs=mbs,
-        batch=row["global_batch"],
-        zero=row["zero_stage"] if row["zero_stage"] is not None else int(late),
+        assumed.append(f"ZeRO-{int(year >= 2023)}")
+    base = Layout(
+        dp=row["dp"], pp=pp, cp=row["cp"] or 1, tp=row["tp"], batch=row["global_batch"],
+        zero=row["zero_stage"] if row["zero_stage"] is not None else int(year >= 2023),
         sp=row["seq_parallel"] == "y", recompute=str(row["recompute"] or "none"),
-        ends=uneven and (model.layers + 2) % (pp * int(v)) == 0,
     )  # fmt: skip
+    told = re.search(r"interleav|\bvp\b", f"{row['id']} {row['notes'] or ''}".lower())
+    each = max(1, model.layers // pp)
+    fixed = row["virtual_stages"] or row["assumed_v"] or (None if told and pp > 1 else 1)
+    chunks = [fixed] if fixed else range(1, each + 2)
+    sizes = [row["micro_batch"] or row["assumed_mbs"]]
+    sizes = sizes if sizes[0] else [1, 2, 4]
+    tried = [replace(base, v=v, mbs=mbs, ends=_ends(model, pp, v)) for v in chunks for mbs in sizes]
+    legal = [at for at in tried if not refusals(model, cluster, at)] or tried[:1]
+    if len(legal) > 1:
+        machine = machine_of(cluster, frozen())
+        legal = [min(legal, key=lambda at: step_seconds(model, machine, software, at))]
+    chosen = legal[0]
+    if not row["micro_batch"]:
+        assumed.append(f"micro-batch of {chosen.mbs}")
+    if not row["virtual_stages"] and pp > 1:
+        assumed.append(f"v = {chosen.v}")
+    return chosen
+
+
+def _ends(model: Model, pp: int, v: int) -> bool:
+    """Embedding and head take a layer's place where only that makes equal chunks."""
+    places = pp * v
+    return pp > 1 and model.layers % places != 0 and (model.layers + 2) % places == 0
 
 
 def _seconds(row: Row, model: Model, cluster: Cluster, layout: Layout) -> tuple[float | None, str]:

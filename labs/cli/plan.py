@@ -1,0 +1,85 @@
+"""`labs plan`: the best layouts for a model on a cluster; `labs plan score`: how good that is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from labs.cli.refuse import BadInput, bad_input
+from labs.planner.cluster import Cluster, find_gpu
+from labs.planner.legal import warnings
+from labs.planner.memory import assumptions
+from labs.planner.model import Model, from_size
+from labs.planner.score import score_file, table
+from labs.planner.search import Found, Space, explain, search
+from labs.planner.software import TODAY
+from labs.planner.time import mfu
+from labs.planner.units import gb
+
+
+def plan(
+    gpus: int, per_node: int, gpu: str, parameters: float, layers: int, hidden: int, heads: int,
+    kv_heads: int, ffn: int, gated: bool, vocab: int, length: int, batch: int, zero: int,
+    experts: int, best: int, as_json: bool,
+) -> int:  # fmt: skip
+    """Print the best plans, what the first rests on, and what was refused. 0; 1 when none fits."""
+    with bad_input():
+        given = dict(vocab=vocab, length=length, experts=experts)
+        model = from_size(parameters, layers, d=hidden, heads=heads, **given)
+        if ffn or kv_heads:
+            model = Model(
+                layers, model.d, model.heads, vocab, length, kv_heads, ffn or model.d_ff, gated,
+                bias=False, positions=False, tied=False, assumed=model.assumed[:1],
+            )  # fmt: skip
+        cluster = Cluster(gpus, per_node, find_gpu(gpu))
+        found = search(model, cluster, batch, space=Space(zero=(zero,)), best=best)
+    click.echo(json.dumps(_data(found)) if as_json else _text(model, cluster, batch, found))
+    return 0 if found.plans else 1
+
+
+def _data(found: Found) -> dict[str, object]:
+    return dict(
+        plans=[
+            dict(one.layout.to_dict(), seconds=one.seconds, bytes=one.memory) for one in found.plans
+        ],
+        fitting=found.fitting,
+        refused=[vars(one) for one in found.refused.values()],
+    )
+
+
+def _text(model: Model, cluster: Cluster, batch: int, found: Found) -> str:
+    lines = [f"{model.parameters:,} parameters on {cluster.gpus} {cluster.gpu.name}, "
+             f"{found.fitting} plans fit"]  # fmt: skip
+    for one in found.plans:
+        share = mfu(model, cluster, batch, one.seconds)
+        lines.append(f"  {one.seconds:8.3f} s  MFU {share:.1%}  {gb(one.memory)}  {one.layout}")
+    if found.plans:
+        first = found.plans[0]
+        time, _ = explain(model, cluster, first)
+        parts = [f"{name} {seconds / time.total:.1%}" for name, seconds in vars(time).items()]
+        lines += [f"the first: {', '.join(parts)}"]
+        lines += [f"  it {told}" if told.startswith("needs") else f"  {told}"
+                  for told in warnings(model, cluster, first.layout)]  # fmt: skip
+        lines += ["it rests on:"]
+        lines += [f"  {told}" for told in assumptions(model, first.layout, TODAY, cluster)]
+    lines += ["not among them:"]
+    lines += [f"  {one.count} for {one.reason}: {one.example}" for one in found.refused.values()]
+    return "\n".join(lines)
+
+
+def score(file: str, json_file: str | None) -> int:
+    """Print the score by source; write all of it as JSON where a file is named."""
+    with bad_input():
+        found = score_file(file)
+    if json_file == "-":
+        click.echo(json.dumps(found.to_dict()))
+        return 0
+    click.echo(table(found))
+    if json_file:
+        try:
+            Path(json_file).write_text(json.dumps(found.to_dict(), indent=1), encoding="utf-8")
+        except OSError as error:
+            raise BadInput(f"{json_file} cannot be written: {error.strerror}") from None
+    return 0
