@@ -7,7 +7,18 @@ breaks, not how fast it is.
 import sys
 from collections.abc import Callable
 
-from benchmarks import block, endurance, hub, launch, memory, mesh, pipeline, ring, watching
+from benchmarks import (
+    block,
+    endurance,
+    hub,
+    launch,
+    memory,
+    mesh,
+    pipeline,
+    planner,
+    ring,
+    watching,
+)
 from benchmarks.figure import Figure, table
 
 BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
@@ -20,6 +31,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "pipeline": pipeline.pipeline,
     "ring": ring.against_torch,
     "mesh": mesh.against_torch,
+    "planner": planner.planner,
 }
 
 ONLY_WHEN_NAMED: dict[str, Callable[[], list[Figure]]] = {

@@ -102,7 +102,7 @@ def fit(runs: Sequence[Run], layers: bool = True) -> Constants:
         errors = [error(run, constants) for run in runs]
         errors += layer_errors(constants) if layers else []
         leaving = [log(getattr(constants, name) / getattr(begun, name)) for name in SEARCHED]
-        return sum(map(_cost, errors)) + TIED * sum(e * e for e in leaving)
+        return sum(map(cost, errors)) + TIED * sum(e * e for e in leaving)
 
     best = begun
     least, step = loss(best), 0.1
@@ -120,7 +120,7 @@ def fit(runs: Sequence[Run], layers: bool = True) -> Constants:
     return best
 
 
-def _cost(error: float) -> float:
+def cost(error: float) -> float:
     """About error²/2 below STRAIGHT, STRAIGHT·|error| above."""
     return STRAIGHT**2 * (sqrt(1 + (error / STRAIGHT) ** 2) - 1)
 
