@@ -8,7 +8,6 @@ It says nothing of whether it can be: labs/planner/legal.py does.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import cached_property
 
 from labs.formulas.sequence import RECOMPUTE
 from labs.formulas.zero import ZERO_STAGES
@@ -67,12 +66,12 @@ class Layout:
         """dp·pp·cp·tp."""
         return self.dp * self.pp * self.cp * self.tp
 
-    @cached_property
+    @property
     def shards(self) -> int:
         """Ranks that ZeRO shares over: dp·cp, for they all hold the same part of the model."""
         return self.dp * self.cp
 
-    @cached_property
+    @property
     def micro_batches(self) -> int:
         """m = batch/(dp·mbs). Raises ValueError where that is no whole number: nothing is cut."""
         share = self.dp * self.mbs

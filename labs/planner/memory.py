@@ -148,13 +148,15 @@ def stage_memory(model: Model, layout: Layout, stage: int, software: Software) -
                        ends, working)  # fmt: skip
 
 
-def worst_stages(layout: Layout) -> list[int]:
+def worst_stages(layout: Layout) -> tuple[int, ...]:
     """The stages one of which holds most: first, last, and second where the first has a layer less.
 
     On the way from first to last neither layers nor micro-batches in flight grow.
     """
-    second = [1] if layout.ends and layout.pp > 2 else []
-    return sorted({0, *second, layout.pp - 1})
+    last = layout.pp - 1
+    if last == 0:
+        return (0,)
+    return (0, 1, last) if layout.ends and last > 1 else (0, last)
 
 
 def worst_stage(model: Model, layout: Layout, software: Software) -> StageMemory:

@@ -104,11 +104,11 @@ def degrees(gpus: int, cp: tuple[int, ...]) -> Iterator[tuple[int, int, int, int
 
 def search(
     model: Model, cluster: Cluster, batch: int, software: Software = TODAY,
-    space: Space | None = None, best: int = 20, constants: Constants | None = None,
+    space: Space | None = None, best: int = 10, constants: Constants | None = None,
 ) -> Found:  # fmt: skip
     """The `best` fastest plans that fit, for a global batch of `batch` sequences."""
     space, machine = space or Space(), machine_of(cluster, constants or frozen())
-    tried = _Tried(model, cluster, software, space, machine, best)
+    tried = _Tried(model, cluster, software, space, machine)
     zero, word = space.zero[0], space.recompute[0]
     for dp, pp, cp, tp in degrees(cluster.gpus, space.cp):
         sp = space.sp and tp > 1
@@ -125,11 +125,7 @@ def search(
                 if not tried.one(Layout(dp, pp, cp, tp, v, mbs, batch, zero, sp, word, ends)):
                     tried.larger(len(space.mbs) - place - 1)
                     break
-    tried.found.plans = [
-        Plan(layout, -seconds, memory) for seconds, _, layout, memory in sorted(
-            tried.ranked, key=lambda one: (-one[0], -one[1])
-        )
-    ]  # fmt: skip
+    tried.rank(best)
     return tried.found
 
 
@@ -155,16 +151,15 @@ def _chunks(model: Model, pp: int, most: int) -> list[tuple[int, bool]]:
 
 @dataclass
 class _Tried:
-    """One search: what is asked for, what is found, and the best so far, slowest first."""
+    """One search: what is asked for, what is refused, and what fits with its least seconds."""
 
     model: Model
     cluster: Cluster
     software: Software
     space: Space
     machine: Machine
-    best: int
     found: Found = field(default_factory=Found)
-    ranked: list[tuple[float, int, Layout, float]] = field(default_factory=list)
+    fitting: list[tuple[float, Layout, int, str, float]] = field(default_factory=list)
     kept: dict[tuple[int, int, int], list[tuple[str, float, float]]] = field(default_factory=dict)
 
     def state_too_large(self, at: Layout, chunks: int) -> bool:
@@ -210,7 +205,7 @@ class _Tried:
             refused = first_refusal(self.model, self.cluster, at)
             self.found.refuse(refused.reason, refused.sentence)
             return True
-        fitting = self.found.fitting
+        before = len(self.fitting)
         stages = worst_stages(at)
         loads = [stage_part(self.model, at, stage, self.software) for stage in stages]
         kept = self.layers(at)
@@ -230,29 +225,34 @@ class _Tried:
                         known = FIRST_THAT_FITS in self.found.refused
                         example = "" if known else f"{at}: recompute '{word}' fits already"
                         self.found.refuse(FIRST_THAT_FITS, example, rest)
-                    self._rank(at, zero, word, most)
+                    least = least_seconds(self.model, self.machine, self.software, at)
+                    self.fitting.append((least, at, zero, word, most))
                     break
                 self._too_large(at, zero, word)
-        return self.found.fitting > fitting
+        return len(self.fitting) > before
 
-    def _rank(self, at: Layout, zero: int, word: str, memory: float) -> None:
-        """Keep the layout where it is among the best; a lower bound spares the rest their time."""
-        self.found.fitting += 1
-        words = (self.model, self.machine, self.software)
-        full = len(self.ranked) >= self.best
-        if full and least_seconds(*words, at) > -self.ranked[0][0]:
-            return
-        layout = at
-        if (zero, word) != (at.zero, at.recompute):
-            layout = Layout(
-                at.dp, at.pp, at.cp, at.tp, at.v, at.mbs, at.batch, zero, at.sp, word, at.ends
-            )
-        seconds = step_seconds(*words, layout)
-        entry = (-seconds, -self.found.fitting, layout, memory)
-        if not full:
-            heappush(self.ranked, entry)
-        elif entry > self.ranked[0]:
-            heapreplace(self.ranked, entry)
+    def rank(self, best: int) -> None:
+        """Time the layouts that fit, those first that could be fastest, until none is left that
+        could be among the best: its least seconds are more than theirs.
+        """
+        self.found.fitting = len(self.fitting)
+        self.fitting.sort(key=lambda one: one[0])
+        words, timed = (self.model, self.machine, self.software), []
+        for place, (least, at, zero, word, memory) in enumerate(self.fitting):
+            if len(timed) == best and least > -timed[0][0]:
+                break
+            layout = at
+            if zero != at.zero or word != at.recompute:
+                layout = Layout(
+                    at.dp, at.pp, at.cp, at.tp, at.v, at.mbs, at.batch, zero, at.sp, word, at.ends
+                )
+            entry = (-step_seconds(*words, layout), -place, layout, memory)
+            if len(timed) < best:
+                heappush(timed, entry)
+            elif entry > timed[0]:
+                heapreplace(timed, entry)
+        timed.sort(key=lambda one: (-one[0], -one[1]))
+        self.found.plans = [Plan(at, -seconds, memory) for seconds, _, at, memory in timed]
 
     def _too_large(self, at: Layout, zero: int, word: str) -> None:
         """Count it; the first leaves its bytes in a sentence."""
