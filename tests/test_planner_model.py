@@ -54,9 +54,11 @@ def test_flops_are_those_of_the_papers():
     Korthikanti et al., 2022, equation 7: 72·B·s·l·h²(1 + s/6h + V/12lh) without."""
     h, layers, s, v = 12288, 96, 2048, 51200
     wanted = 96 * layers * h * h * (1 + s / (6 * h) + v / (16 * layers * h))
-    assert GPT_175B.hardware_flops_per_token == pytest.approx(wanted, rel=1e-12)
+    assert GPT_175B.hardware_flops_per_token("full") == pytest.approx(wanted, rel=1e-12)
     wanted = 72 * layers * h * h * (1 + s / (6 * h) + v / (12 * layers * h))
     assert GPT_175B.flops_per_token == pytest.approx(wanted, rel=1e-12)
+    again = GPT_175B.hardware_flops_per_token("selective") - GPT_175B.flops_per_token
+    assert again == 4 * layers * s * h
 
 
 class TestMixtures:
@@ -127,9 +129,14 @@ class TestCluster:
     def test_names_of_published_tables(self):
         assert find_gpu("A100-80GB-SXM") is GPUS["A100-80GB"]
         assert find_gpu("H100-96GB-500W").clock == pytest.approx((5 / 7) ** (1 / 3))
-        assert find_gpu("h200") is GPUS["H200-141GB"]
-        with pytest.raises(ValueError, match="no GPU 'TPU' is known; there are V100-32GB"):
-            find_gpu("TPU")
+        for name, known in {
+            "h200": "H200-141GB", "DGX A100 (80 GB)": "A100-80GB", "A100-SXM4-40GB": "A100-40GB",
+            "V100-32GB-DGX2": "V100-32GB", "NVIDIA H100 SXM": "H100-80GB", "H100-94GB": "H100-94GB",
+        }.items():  # fmt: skip
+            assert find_gpu(name) is GPUS[known]
+        for name in ("TPU", "V100-16GB", "GH200-96GB", "H100-80GB 500 W", ""):
+            with pytest.raises(ValueError, match="is known; there are V100-32GB"):
+                find_gpu(name)
 
     def test_memory_is_bytes_and_less_than_its_name_in_gib(self):
         for gpu in GPUS.values():

@@ -144,7 +144,7 @@ class TestRows:
         (row,) = published.read(write(tmp_path, line(micro_batch="", recompute="")))
         told = run_of(row).assumed
         assert any(one.startswith("micro-batch of") for one in told)
-        assert {"v = 1", "no recompute", "ZeRO-1", "attention flash"} <= set(told)
+        assert {"v = 1", "recompute: none", "ZeRO-1", "attention flash"} <= set(told)
 
 
 class TestBadFiles:
@@ -186,14 +186,14 @@ class TestFigures:
 
     def test_rows_that_cannot_be_scored_are_listed(self, tmp_path):
         found = self.scored(
-            tmp_path, line(id="A", tp=3, gpus=12), line(id="B", dp=""),
+            tmp_path, line(id="A", tp=3, gpus=12), line(id="B", pp=""),
             line(id="C", measured_iter_time_s=""), line(id="D", gpu="TPU"),
             line(id="E", model="Mixtral-8x7B"), line(id="F"),
         )  # fmt: skip
         assert [one.run.name for one in found.scored] == ["F"]
         told = {one.name: (one.line, one.reason) for one in found.unscored}
         assert told["A"][0] == 2 and "4 % 3 = 1" in told["A"][1]
-        assert told["B"][1] == "not printed: dp"
+        assert told["B"][1] == "not printed: pp"
         assert "neither a time nor memory" in told["C"][1]
         assert "no GPU 'TPU'" in told["D"][1] and "dense models only" in told["E"][1]
         assert "not scored, line 2, A: " in table(found)

@@ -11,6 +11,7 @@ Dao, "FlashAttention-2", 2023, abstract and section 4.1: 50 to 73 % of A100's pe
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -83,15 +84,27 @@ GPUS = {
 those of pytorch/torchtitan's benchmarks, 2.4 TB/s."""
 
 
+COMMON = {"V100": "V100-32GB", "A100": "A100-80GB", "H100": "H100-80GB", "H200": "H200-141GB",
+          "B200": "B200-180GB"}  # fmt: skip
+"""The usual card of a family, where a name says no memory."""
+
+
 def find_gpu(name: str) -> GPU:
-    """The GPU whose name begins so: "A100-80GB-SXM" is an A100-80GB. Raises ValueError."""
-    asked = name.strip()
-    for known in sorted(GPUS, key=len, reverse=True):
-        if asked.upper().startswith(known.upper()):
-            return GPUS[known]
-    short = [known for known in GPUS if asked and known.upper().startswith(asked.upper())]
-    if short:
-        return GPUS[short[-1]]
+    """The GPU that a name means: family, memory and cap, in any order: "DGX A100 (80 GB)".
+
+    Raises ValueError for a family that is not known, or a memory that none of it has.
+    """
+    text = name.upper()
+    family = next((known for known in COMMON if re.search(rf"(?<![A-Z]){known}", text)), None)
+    size = re.search(r"(\d+) ?GI?B", text)
+    cap = re.search(r"(\d+) ?W\b", text)
+    if family and not size and not cap:
+        return GPUS[COMMON[family]]
+    for gpu in sorted(GPUS.values(), key=lambda gpu: -len(gpu.name)):
+        parts = gpu.name.split("-")
+        same = parts[0] == family and (len(parts) > 2) == bool(cap)
+        if same and size and abs(int(size[1]) / int(parts[1][:-2]) - 1) < 0.1:
+            return gpu
     raise ValueError(f"no GPU {name!r} is known; there are {', '.join(GPUS)}")
 
 

@@ -88,9 +88,13 @@ class Model:
         """Operations a token, forward and backward, attention counted whole (not halved)."""
         return formulas.training_flops_per_token(self.multiplied, self.layers, self.length, self.d)
 
-    @cached_property
-    def hardware_flops_per_token(self) -> int:
-        """The same with every layer's forward pass run once more: full recompute."""
+    def hardware_flops_per_token(self, recompute: str) -> int:
+        """The same with what is run once more: each layer's forward pass, or attention's core."""
+        if recompute == "none":
+            return self.flops_per_token
+        if recompute == "selective":
+            core = formulas.attention_core_flops(1, self.length, self.d) / self.length
+            return self.flops_per_token + round(self.layers * core)
         head = formulas.vocab_parameters(self.d, self.vocab)
         blocks = formulas.recomputed_flops_per_token(
             self.multiplied - head, self.layers, self.length, self.d

@@ -65,7 +65,7 @@ def year_of(row: Row) -> int | None:
 def run_of(row: Row) -> Run:
     """Raises ValueError, a sentence, for a row that says too little or that no layout is."""
     assumed: list[str] = []
-    needed = ("layers", "hidden", "heads", "vocab", "seq_len", "tp", "pp", "dp", "global_batch")
+    needed = ("layers", "hidden", "heads", "vocab", "seq_len", "tp", "pp", "global_batch")
     missing = [name for name in needed if row[name] is None]
     if missing:
         raise ValueError(f"not printed: {', '.join(missing)}")
@@ -142,16 +142,24 @@ def _software(row: Row, cluster: Cluster, assumed: list[str]) -> Software:
 def _layout(
     row: Row, model: Model, cluster: Cluster, software: Software, assumed: list[str]
 ) -> Layout:
-    """What is not printed: micro-batch and interleaving the fastest, no recompute."""
+    """What is not printed: micro-batch and interleaving the fastest; recompute as was usual."""
     pp, year = int(row["pp"]), year_of(row) or 2024
+    recompute = str(row["recompute"] or ("full" if year < 2022 else "none"))
     if row["recompute"] is None:
-        assumed.append("no recompute")
+        assumed.append(f"recompute: {recompute}")
+    sp = row["seq_parallel"] == "y" or (row["seq_parallel"] is None and year >= 2023)
+    if row["seq_parallel"] is None and int(row["tp"]) > 1:
+        assumed.append(f"sequence parallelism: {'on' if sp else 'off'}")
+    rest = pp * int(row["cp"] or 1) * int(row["tp"])
+    dp = row["dp"] or max(1, int(row["gpus"]) // rest)
+    if row["dp"] is None:
+        assumed.append(f"dp = {dp}, the GPUs over pp, cp and tp")
     if row["zero_stage"] is None:
         assumed.append(f"ZeRO-{int(year >= 2023)}")
     base = Layout(
-        dp=row["dp"], pp=pp, cp=row["cp"] or 1, tp=row["tp"], batch=row["global_batch"],
+        dp=dp, pp=pp, cp=row["cp"] or 1, tp=row["tp"], batch=row["global_batch"],
         zero=row["zero_stage"] if row["zero_stage"] is not None else int(year >= 2023),
-        sp=row["seq_parallel"] == "y", recompute=str(row["recompute"] or "none"),
+        sp=sp and int(row["tp"]) > 1, recompute=recompute,
     )  # fmt: skip
     told = re.search(r"interleav|\bvp\b", f"{row['id']} {row['notes'] or ''}".lower())
     each = max(1, model.layers // pp)
@@ -184,8 +192,8 @@ def _seconds(row: Row, model: Model, cluster: Cluster, layout: Layout) -> tuple[
         return float(row["measured_iter_time_s"]), str(row["time_is"] or "printed")
     tokens = layout.batch * model.length
     if row["measured_tflops_per_gpu"]:
-        hardware = "hardware" in str(row["notes"] or "") and layout.recompute == "full"
-        each = model.hardware_flops_per_token if hardware else model.flops_per_token
+        hardware = "hardware" in str(row["notes"] or "")
+        each = model.hardware_flops_per_token(layout.recompute if hardware else "none")
         rate = float(row["measured_tflops_per_gpu"]) * 1e12 * cluster.gpus
         return tokens * each / rate, "derived"
     if row["measured_mfu_pct"]:
