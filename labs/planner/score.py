@@ -194,11 +194,7 @@ def table(score: Score) -> str:
     """As aligned text: a line a source, then worst rows, then rows that were not scored."""
     head = ["source", "n", "fitted", "MAPE", "bias", "≤10 %", "≤20 %", "memory", "fits", "tau",
             "regret"]  # fmt: skip
-    lines = [head, *map(_line, score.sources)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    text = ["  ".join(cell.ljust(w) if i == 0 else cell.rjust(w)
-                      for i, (cell, w) in enumerate(zip(line, widths, strict=True)))
-            for line in lines]  # fmt: skip
+    text = [aligned([head, *map(_line, score.sources)])]
     for one in score.sources:
         if one.worst:
             rows = ", ".join(f"{name} {off:+.1%}" for name, off in one.worst)
@@ -206,6 +202,18 @@ def table(score: Score) -> str:
     for one in score.unscored:
         text.append(f"not scored, line {one.line}, {one.name}: {one.reason}")
     return "\n".join(text)
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as they must be, the first to the left."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if i else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in lines
+    )
 
 
 def _line(one: SourceScore) -> list[str]:
