@@ -36,6 +36,7 @@ class GPU:
     flash: float  # operations a second of fused attention, forward and backward together
     processors: int  # streaming multiprocessors
     nvlink: Link
+    share: str = "matmul_hopper"  # the constant that its products go by: from H100 on another
     watts: float = 1.0  # share of the type's full power that this card is allowed
 
     def rate(self, dtype: str) -> float:
@@ -68,9 +69,9 @@ _B200 = {"fp16": 2250e12, "bf16": 2250e12, "fp8": 4500e12, "fp32": 80e12}
 GPUS = {
     gpu.name: gpu
     for gpu in (
-        GPU("V100-32GB", 32510 * MIB, 900e9, _V100, 0.869, 60e12, 80, NVLINK_V100),
-        GPU("A100-40GB", 40536 * MIB, 1555e9, _A100, 0.869, 195e12, 108, NVLINK_A100),
-        GPU("A100-80GB", 81251 * MIB, 2039e9, _A100, 0.869, 195e12, 108, NVLINK_A100),
+        GPU("V100-32GB", 32510 * MIB, 900e9, _V100, 0.869, 60e12, 80, NVLINK_V100, "matmul"),
+        GPU("A100-40GB", 40536 * MIB, 1555e9, _A100, 0.869, 195e12, 108, NVLINK_A100, "matmul"),
+        GPU("A100-80GB", 81251 * MIB, 2039e9, _A100, 0.869, 195e12, 108, NVLINK_A100, "matmul"),
         GPU("H100-80GB", 81110 * MIB, 3350e9, _H100, 0.801, 335e12, 132, NVLINK_H100),
         GPU("H100-94GB", 95320 * MIB, 3900e9, _H100, 0.801, 335e12, 132, NVLINK_H100),
         GPU(

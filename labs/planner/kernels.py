@@ -35,9 +35,8 @@ class Machine:
 
     def rate(self, dtype: str) -> float:
         """Operations a second of a product that fills the GPU."""
-        gpu, constants = self.cluster.gpu, self.constants
-        share = constants.matmul if gpu.name[0] in "VA" else constants.matmul_hopper
-        return gpu.rate(dtype) * share
+        gpu = self.cluster.gpu
+        return gpu.rate(dtype) * getattr(self.constants, gpu.share)
 
     def product(self, rows: float, inner: float, columns: float, dtype: str) -> float:
         """Seconds of (rows, inner) x (inner, columns): its operations and its bytes, 2 an element.
