@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -26,7 +27,7 @@ from labs.planner.search import (
     explain,
     search,
 )
-from labs.planner.software import TODAY
+from labs.planner.software import TODAY, Software
 from labs.planner.time import step_time
 
 SMALL = Model(12, 1024, 16, 32000, 2048)
@@ -34,7 +35,9 @@ LLAMA = dict(gated=True, bias=False, positions=False, tied=False, vocab=128256, 
 LLAMA_405B = Model(126, 16384, 128, kv_heads=8, d_ff=53248, **LLAMA)
 
 
-def exhaustive(model: Model, cluster: Cluster, batch: int, space: Space) -> list[float]:
+def exhaustive(
+    model: Model, cluster: Cluster, batch: int, space: Space, software: Software
+) -> list[float]:
     """Seconds of every layout that fits, with the least recompute that does, by brute force."""
     found = []
     for dp, pp, tp in product(divisors(cluster.gpus), repeat=3):
@@ -50,20 +53,22 @@ def exhaustive(model: Model, cluster: Cluster, batch: int, space: Space) -> list
                 at = Layout(dp, pp, cp, tp, v, mbs, batch, zero, tp > 1, word, ends)
                 if refusals(model, cluster, at):
                     break
-                if worst_stage(model, at, TODAY).total <= cluster.usable:
-                    found.append(step_time(model, cluster, at, TODAY).total)
+                if worst_stage(model, at, software).total <= cluster.usable:
+                    found.append(step_time(model, cluster, at, software).total)
                     break
     return sorted(found)
 
 
 @pytest.mark.parametrize("gpus", [1, 6, 8, 16])
 @pytest.mark.parametrize("model", [SMALL, Model(14, 6144, 48, 128000, 4096)], ids=["1", "2"])
-def test_what_is_pruned_is_never_better(gpus, model):
+@pytest.mark.parametrize("each_micro", [True, False])
+def test_what_is_pruned_is_never_better(gpus, model, each_micro):
     """The same as trying everything: number that fit, and the best times."""
     space = Space(cp=(1, 2), mbs=(1, 2, 4), zero=(0, 1, 3), chunks=6)
     cluster = Cluster(gpus, 8, GPUS["A100-40GB"])
-    want = exhaustive(model, cluster, 48, space)
-    found = search(model, cluster, 48, space=space, best=15)
+    software = replace(TODAY, each_micro=each_micro)
+    want = exhaustive(model, cluster, 48, space, software)
+    found = search(model, cluster, 48, software, space, best=15)
     assert found.fitting == len(want)
     assert [plan.seconds for plan in found.plans] == pytest.approx(want[:15])
 

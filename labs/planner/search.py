@@ -164,8 +164,10 @@ class _Tried:
 
     def state_too_large(self, at: Layout, chunks: int) -> bool:
         """Whether the state alone does not fit, whatever ZeRO, v, mbs and recompute are."""
-        zero = max(self.space.zero)
-        state = state_part(self.model, at, 0, self.software, zero).total
+        state, zero = min(
+            (state_part(self.model, at, 0, self.software, zero).total, zero)
+            for zero in self.space.zero
+        )
         if state <= self.cluster.usable:
             return False
         example = (

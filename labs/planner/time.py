@@ -155,7 +155,7 @@ def _context(model: Model, machine: Machine, layer: LayerTimes, at: Layout) -> f
         (formulas.ring_forward_bytes(*place), layer.forward.attention),
         (formulas.ring_backward_bytes(*place), layer.backward.attention),
     ):
-        hop = machine.send(sent / at.cp, inside)
+        hop = machine.send(sent / (at.cp - 1), inside)
         exposed += formulas.ring_seconds(at.cp, work / at.cp, hop) - work
     return exposed
 
