@@ -70,6 +70,15 @@ def test_a_gated_layer_with_fewer_kv_heads_by_hand():
     assert layer_bytes(model, 1, 1, 1, False, "none", True) == wanted
 
 
+def test_fp32_activations_have_4_bytes_and_masks_stay():
+    model = Model(1, 32, 4, 64, 16)
+    words = (model, 1, 1, 3, False, "none", False)
+    elements = 16 * 3 * 32
+    masks = 2 * elements + 4 * 16 * 16 * 3
+    assert layer_bytes(*words, 4) == 2 * (layer_bytes(*words) - masks) + masks
+    assert Software("fp32").element_bytes == 4 and PLAIN.element_bytes == 2
+
+
 class TestInFlight:
     def test_1f1b_by_stage(self):
         layout = Layout(pp=4, batch=8)

@@ -140,6 +140,7 @@ def activation_summands(
     gated: bool = False,
     dropout: bool = True,
     flash: bool = False,
+    element_bytes: int = 2,
 ) -> dict[str, float]:
     """Bytes that one rank keeps of a layer for its backward pass, by what they are.
 
@@ -151,6 +152,7 @@ def activation_summands(
                   than ranks are copied
     dropout       its masks are kept too
     flash         fused attention, which keeps LSE instead of the core
+    element_bytes of an activation; masks and LSE stay as they are
 
     Full recompute keeps the layer's input, 2sbh; under "tp+sp" that is the rank's tokens, 2sbh/t
     (table 2 has the 2sbh of a whole input). Not in it: LayerNorm's mean and rstd, two numbers a
@@ -170,8 +172,9 @@ def activation_summands(
     t = 1 if parallel == "none" else ranks
     tokens, scores = batch * sequence * d, heads * sequence * sequence * batch
     outside = t if parallel == "tp+sp" else 1
+    wide = element_bytes / 2
     if recompute == "full":
-        return {LAYER_NORM: 2 * tokens / outside}
+        return {LAYER_NORM: 2 * wide * tokens / outside}
     kept = {name: n * tokens / outside for name, n in REPLICATED.items()}
     if not kept_sharded:
         kept |= {name: REPLICATED[name] * tokens for name in (QKV_INPUT, MLP_INPUT)}
@@ -185,7 +188,9 @@ def activation_summands(
         core = {}
         if recompute == "none":
             kept[LSE] = 4 * batch * sequence * heads / t
-    return kept | {name: n * scores / t for name, n in core.items()}
+    kept |= {name: n * scores / t for name, n in core.items()}
+    same = (MASKS, SOFTMAX_MASK, LSE)
+    return {name: n if name in same else wide * n for name, n in kept.items()}
 
 
 def activation_bytes(

@@ -24,7 +24,6 @@ from labs.planner.software import Software
 from labs.planner.units import both
 
 METRIC = "allocated"
-ACTIVATION_BYTES = 2
 
 
 @dataclass(frozen=True)
@@ -51,14 +50,15 @@ class StageMemory:
 
 @lru_cache(maxsize=4096)
 def layer_bytes(
-    model: Model, cp: int, tp: int, mbs: int, sp: bool, recompute: str, flash: bool
-) -> float:
+    model: Model, cp: int, tp: int, mbs: int, sp: bool, recompute: str, flash: bool,
+    element_bytes: int = 2,
+) -> float:  # fmt: skip
     """Bytes a rank keeps of a layer for one micro-batch's backward pass."""
     parallel = "none" if tp == 1 else "tp+sp" if sp else "tp"
     return formulas.activation_bytes(
         mbs, model.length // cp, model.d, model.heads, tp, parallel=parallel, recompute=recompute,
         kv_heads=model.kv_heads, d_ff=model.d_ff, gated=model.gated, dropout=model.bias,
-        flash=flash,
+        flash=flash, element_bytes=element_bytes,
     )  # fmt: skip
 
 
@@ -95,7 +95,7 @@ def _state(
     state = formulas.state_on_rank(own, shards, zero, software.bytes_each)
     if not whole:
         return state
-    weights = own * ACTIVATION_BYTES if zero == 3 else state.weights
+    weights = own * software.element_bytes if zero == 3 else state.weights
     return StateBytes(weights, own * software.bytes_each.gradients, state.optimizer)
 
 
@@ -105,22 +105,24 @@ def state_part(model: Model, at: Layout, stage: int, software: Software, zero: i
     return _state(model, software, at.pp, stage, at.tp, at.ends, at.shards, zero, whole)
 
 
-def gathered_part(model: Model, at: Layout, zero: int) -> float:
+def gathered_part(model: Model, at: Layout, software: Software, zero: int) -> float:
     """ZeRO-3's two largest units at the peak: a layer's weights and what is made of them."""
     if zero < 3 or at.shards == 1:
         return 0.0
     block = formulas.block_parameters_on_rank(*model.decoder.block, at.tp, model.gated)
-    return formulas.zero3_peak(ACTIVATION_BYTES * block, at.shards, copied=False)
+    return formulas.zero3_peak(software.element_bytes * block, at.shards, copied=False)
 
 
 def layer_part(model: Model, at: Layout, software: Software, recompute: str) -> tuple[float, float]:
     """Bytes kept of a layer and micro-batch, and of the one layer that is computed again."""
-    words = (model, at.cp, at.tp, at.mbs, at.sp)
+
+    def kept(word: str) -> float:
+        words = (model, at.cp, at.tp, at.mbs, at.sp, word, software.flash)
+        return layer_bytes(*words, software.element_bytes)
+
     if recompute == "selective" and software.again == "half":
-        none, full = (layer_bytes(*words, word, software.flash) for word in ("none", "full"))
-        return (none + full) / 2, 0.0
-    again = layer_bytes(*words, "none", software.flash) if recompute == "full" else 0.0
-    return layer_bytes(*words, recompute, software.flash), again
+        return (kept("none") + kept("full")) / 2, 0.0
+    return kept(recompute), kept("none") if recompute == "full" else 0.0
 
 
 def stage_part(model: Model, at: Layout, stage: int, software: Software) -> tuple[float, float]:
@@ -133,7 +135,7 @@ def stage_part(model: Model, at: Layout, stage: int, software: Software) -> tupl
         logits = formulas.logits_shard_bytes(
             at.mbs, model.length // at.cp, model.vocab, software.loss_bytes, at.tp
         )
-        ends += 2 * ACTIVATION_BYTES * tokens + logits
+        ends += 2 * software.element_bytes * tokens + logits
     return layers * flying, ends
 
 
@@ -143,7 +145,7 @@ def stage_memory(model: Model, layout: Layout, stage: int, software: Software) -
     each, again = layer_part(model, layout, software, layout.recompute)
     layers, ends = stage_part(model, layout, stage, software)
     own = rank_parameters(model, layout.pp, stage, layout.tp, layout.ends)
-    working = again + gathered_part(model, layout, layout.zero)
+    working = again + gathered_part(model, layout, software, layout.zero)
     return StageMemory(stage, own, state.weights, state.gradients, state.optimizer, each * layers,
                        ends, working)  # fmt: skip
 
@@ -184,7 +186,7 @@ def assumptions(
         f"ZeRO-{layout.zero} shares over dp·cp = {layout.shards} ranks",
         f"recompute: {layout.recompute}; sequence parallelism: {'on' if layout.sp else 'off'}; "
         f"fused attention: {'on' if software.flash else 'off'}",
-        f"activations and their gradients take {ACTIVATION_BYTES} bytes an element, logits "
+        f"activations and their gradients take {software.element_bytes} bytes an element, logits "
         f"{software.loss_bytes}; dropout: {'yes' if model.bias else 'none'}",
         f"{in_flight(layout, worst.stage):g} micro-batches in flight on stage {worst.stage}",
         f"{METRIC} bytes of the worst stage: {both(worst.total)}",

@@ -215,7 +215,7 @@ class _Tried:
             states = [
                 state_part(self.model, at, stage, self.software, zero).total for stage in stages
             ]
-            held = gathered_part(self.model, at, zero)
+            held = gathered_part(self.model, at, self.software, zero)
             for place, (word, each, again) in enumerate(kept):
                 most = held + again + max(
                     state + each * layers + ends

@@ -26,7 +26,7 @@ weights' gradients (Megatron-LM from 2022); both passes', cut into steps of a ri
 
 @dataclass(frozen=True, eq=False)
 class Software:
-    """Switches. `dtype` is that of products; activations have 2 bytes an element in any case.
+    """Switches. `dtype` is that of products; activations have 2 bytes an element, fp32's 4.
 
     Raises ValueError for a word that is none.
     """
@@ -50,6 +50,11 @@ class Software:
                 raise ValueError(
                     f"{word} {getattr(self, word)!r} was asked for; there are {', '.join(known)}"
                 )
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an activation."""
+        return 4 if self.dtype == "fp32" else 2
 
     @property
     def bytes_each(self) -> StateBytes:
