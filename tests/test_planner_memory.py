@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
+import torch.nn.functional as F
 
 from labs import formulas
+from labs.gpt import GPT, Shape
 from labs.planner.cluster import Cluster
 from labs.planner.layout import Layout
 from labs.planner.memory import (
@@ -77,6 +80,33 @@ def test_fp32_activations_have_4_bytes_and_masks_stay():
     masks = 2 * elements + 4 * 16 * 16 * 3
     assert layer_bytes(*words, 4) == 2 * (layer_bytes(*words) - masks) + masks
     assert Software("fp32").element_bytes == 4 and PLAIN.element_bytes == 2
+
+
+@pytest.mark.parametrize("sizes", [(4, 64, 4, 64, 4), (2, 192, 6, 32, 2), (3, 128, 4, 128, 1)])
+def test_what_autograd_keeps_of_the_toy_gpt_to_the_byte(sizes):
+    """All that it saves for the backward pass, in fp32 and without dropout, but for mean and rstd
+    of each norm: two numbers a token."""
+    layers, d, heads, length, batch = sizes
+    shape = Shape(layers=layers, d=d, heads=heads, length=length)
+    model, tokens = GPT(shape), torch.randint(0, shape.vocab, (batch, length))
+    weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    kept: dict[int, torch.UntypedStorage] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if tensor.is_floating_point() and storage.data_ptr() not in weights:
+            kept[storage.data_ptr()] = storage
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        logits = model(tokens)
+        loss = F.cross_entropy(logits.flatten(0, 1), tokens.flatten())
+    stats = (2 * layers + 1) * 2 * 4 * batch * length
+    plan = Model(layers, d, heads, shape.vocab, length, dropout=False, tied=False)
+    at = Layout(mbs=batch, batch=batch)
+    found = stage_memory(plan, at, 0, Software("fp32", "fp32"))
+    saved = sum(storage.nbytes() for storage in kept.values())
+    assert saved == found.activations + found.ends + stats + loss.nbytes
 
 
 class TestInFlight:

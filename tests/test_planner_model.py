@@ -41,7 +41,10 @@ def test_a_llama_by_hand():
         (LLAMA_8B, 8_030_261_248),
         (Model(80, 8192, 64, kv_heads=8, d_ff=28672, **LLAMA), 70_553_706_496),
         (LLAMA_405B, 405_853_388_800),
-        (Model(80, 8192, 64, 32000, 4096, 8, 28672, True, False, False, False), 68_976_648_192),
+        (
+            Model(80, 8192, 64, 32000, 4096, 8, 28672, True, False, False, False, False),
+            68_976_648_192,
+        ),
     ],
 )
 def test_known_models_to_the_parameter(model, parameters):

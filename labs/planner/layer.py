@@ -154,7 +154,7 @@ def _elementwise(
     inside = rows * model.d_ff / tp
     turned = rows * model.d * (1 + model.kv_heads / model.heads) / tp  # q and k
     if not model.gated:
-        mask = 1 if model.bias else 0
+        mask = 1 if model.masked else 0
         return (
             (2 * 2 * E + 2 * (3 * E + mask)) * stream + 2 * E * inside,
             (2 * 3 * E + 2 * (2 * E + mask) + 2 * 2 * E) * stream + 3 * E * inside,

@@ -57,7 +57,7 @@ def layer_bytes(
     parallel = "none" if tp == 1 else "tp+sp" if sp else "tp"
     return formulas.activation_bytes(
         mbs, model.length // cp, model.d, model.heads, tp, parallel=parallel, recompute=recompute,
-        kv_heads=model.kv_heads, d_ff=model.d_ff, gated=model.gated, dropout=model.bias,
+        kv_heads=model.kv_heads, d_ff=model.d_ff, gated=model.gated, dropout=model.masked,
         flash=flash, element_bytes=element_bytes,
     )  # fmt: skip
 
@@ -130,7 +130,7 @@ def stage_part(model: Model, at: Layout, stage: int, software: Software) -> tupl
     flying = in_flight(at, stage)
     layers = formulas.stage_layers(model.decoder, at.pp, stage, at.ends)
     tokens = at.mbs * model.length // at.cp * model.d / (at.tp if at.sp else 1)
-    ends = tokens * flying if stage == 0 and model.bias else 0.0  # the embedding's dropout mask
+    ends = tokens * flying if stage == 0 and model.masked else 0.0  # the embedding's dropout mask
     if stage == at.pp - 1:
         logits = formulas.logits_shard_bytes(
             at.mbs, model.length // at.cp, model.vocab, software.loss_bytes, at.tp
@@ -187,7 +187,7 @@ def assumptions(
         f"recompute: {layout.recompute}; sequence parallelism: {'on' if layout.sp else 'off'}; "
         f"fused attention: {'on' if software.flash else 'off'}",
         f"activations and their gradients take {software.element_bytes} bytes an element, logits "
-        f"{software.loss_bytes}; dropout: {'yes' if model.bias else 'none'}",
+        f"{software.loss_bytes}; dropout: {'yes' if model.masked else 'none'}",
         f"{in_flight(layout, worst.stage):g} micro-batches in flight on stage {worst.stage}",
         f"{METRIC} bytes of the worst stage: {both(worst.total)}",
     ]

@@ -24,7 +24,8 @@ class Model:
 
     length    tokens of a training sequence, T
     kv_heads  0: as many as heads; d_ff 0: 4·d
-    gated     an MLP of three matrices (SwiGLU); bias: GPT's biases, LayerNorm and dropout, or none
+    gated     an MLP of three matrices (SwiGLU); bias: GPT's biases and LayerNorm, or none of them
+    dropout   of a model with biases; others train without it
     positions a learned table of `length` rows, as GPT has; tied: one table at both ends
     """
 
@@ -37,6 +38,7 @@ class Model:
     d_ff: int = 0
     gated: bool = False
     bias: bool = True
+    dropout: bool = True
     positions: bool = True
     tied: bool = True
     name: str = ""
@@ -62,6 +64,11 @@ class Model:
                 f"{self.heads} query heads cannot be grouped over {self.kv_heads} kv heads: "
                 f"{self.heads} % {self.kv_heads} = {self.heads % self.kv_heads}"
             )
+
+    @property
+    def masked(self) -> bool:
+        """Whether dropout's masks are made and kept."""
+        return self.bias and self.dropout
 
     @cached_property
     def decoder(self) -> Decoder:
