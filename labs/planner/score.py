@@ -60,6 +60,7 @@ class SourceScore:
     source: str
     n: int
     fitted: int  # of them, runs that the constants were fitted on
+    derived: int  # of them, times that come from FLOP/s or MFU; the others are printed
     mape: float | None
     bias: float | None
     within_10: float | None
@@ -147,6 +148,7 @@ def source_score(source: str, those: Sequence[Scored]) -> SourceScore:
         regrets.append(regret(group))
     return SourceScore(
         source, len(offs), sum(belongs(one.run, FITTED) for one, _ in timed),
+        sum(one.run.time_is == "derived" for one, _ in timed),
         mean([abs(off) for off in offs]), mean(offs),
         mean([float(abs(off) <= 0.10) for off in offs]),
         mean([float(abs(off) <= 0.20) for off in offs]),
@@ -192,8 +194,8 @@ def regret(group: Sequence[Scored]) -> float:
 
 def table(score: Score) -> str:
     """As aligned text: a line a source, then worst rows, then rows that were not scored."""
-    head = ["source", "n", "fitted", "MAPE", "bias", "≤10 %", "≤20 %", "memory", "fits", "tau",
-            "regret"]  # fmt: skip
+    head = ["source", "n", "fitted", "derived", "MAPE", "bias", "≤10 %", "≤20 %", "memory", "fits",
+            "tau", "regret"]  # fmt: skip
     text = [aligned([head, *map(_line, score.sources)])]
     for one in score.sources:
         if one.worst:
@@ -222,7 +224,8 @@ def _line(one: SourceScore) -> list[str]:
 
     fits = f"{one.fits_right}/{one.fits_n}" if one.fits_n else "-"
     return [
-        one.source, str(one.n), str(one.fitted), share(one.mape), share(one.bias, "+.1%"),
+        one.source, str(one.n), str(one.fitted), str(one.derived),
+        share(one.mape), share(one.bias, "+.1%"),
         share(one.within_10, ".0%"), share(one.within_20, ".0%"),
         share(one.memory_bias, "+.0%"), fits, share(one.tau, "+.2f"), share(one.regret),
     ]  # fmt: skip

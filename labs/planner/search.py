@@ -210,24 +210,25 @@ class _Tried:
         before = len(self.fitting)
         stages = worst_stages(at)
         loads = [stage_part(self.model, at, stage, self.software) for stage in stages]
-        kept = self.layers(at)
+        kept, usable = self.layers(at), self.cluster.usable
         for zero in self.space.zero:
             states = [
                 state_part(self.model, at, stage, self.software, zero).total for stage in stages
             ]
             held = gathered_part(self.model, at, self.software, zero)
             for place, (word, each, again) in enumerate(kept):
-                most = held + again + max(
-                    state + each * layers + ends
-                    for state, (layers, ends) in zip(states, loads, strict=True)
-                )  # fmt: skip
-                if most <= self.cluster.usable:
+                most = 0.0
+                for state, (layers, ends) in zip(states, loads, strict=True):
+                    most = max(most, state + each * layers + ends)
+                most += held + again
+                if most <= usable:
                     rest = len(kept) - place - 1
                     if rest:
                         known = FIRST_THAT_FITS in self.found.refused
                         example = "" if known else f"{at}: recompute '{word}' fits already"
                         self.found.refuse(FIRST_THAT_FITS, example, rest)
-                    least = least_seconds(self.model, self.machine, self.software, at)
+                    words = (self.model, self.machine, self.software)
+                    least = least_seconds(*words, at, word)
                     self.fitting.append((least, at, zero, word, most))
                     break
                 self._too_large(at, zero, word)

@@ -100,12 +100,17 @@ def step_seconds(model: Model, machine: Machine, software: Software, layout: Lay
     return whole + exposed + _optimizer(model, machine, layout)
 
 
-def least_seconds(model: Model, machine: Machine, software: Software, layout: Layout) -> float:
-    """What no step of this layout can be faster than: its layers' passes and the bubble."""
+def least_seconds(
+    model: Model, machine: Machine, software: Software, layout: Layout, recompute: str
+) -> float:
+    """What no step of this layout can be faster than: layers, both ends and the bubble.
+
+    The slowest stage takes no less than the mean of all; messages and the optimizer are left out.
+    """
     at = layout
-    layer = _cached(model, machine, software, at.cp, at.tp, at.mbs, at.sp)[0]
-    rounds = at.micro_batches + (at.pp - 1) / at.v
-    return rounds * model.layers / at.pp * layer.both
+    layer, head, embedding = _cached(model, machine, software, at.cp, at.tp, at.mbs, at.sp)
+    together = model.layers * (layer.both + layer.again(recompute, software)) + head + embedding
+    return together * ((at.micro_batches - 1 / at.v) / at.pp + 1 / at.v)
 
 
 def step_time(
