@@ -21,12 +21,20 @@ version_of() { "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/de
 will_do() { [ "${1%%.*}" -eq 3 ] && [ "${1#*.}" -ge "${OLDEST#*.}" ] && [ "${1#*.}" -le "${NEWEST#*.}" ]; }
 
 [ "${1:-}" = --stamp ] && { stamp; exit; }
-[ -x "$VENV/bin/python" ] && [ -f "$STAMP" ] && [ "$(stamp)" = "$(cat "$STAMP")" ] && exit 0
+if [ -x "$VENV/bin/python" ] && [ -f "$STAMP" ] && [ "$(stamp)" = "$(cat "$STAMP")" ]; then
+    # Done. Who names another Python than .venv has is told that it is not taken.
+    if [ -n "${PYTHON:-}" ] && has=$(version_of "$VENV/bin/python") && [ "$(version_of "$PYTHON")" != "$has" ]; then
+        echo ".venv is there, with Python $has; PYTHON=$PYTHON is not used. To change it: make clean first." >&2
+    fi
+    exit 0
+fi
 
 # An interpreter that will do.
 if [ -n "${PYTHON:-}" ]; then
-    command -v "$PYTHON" >/dev/null || stop "PYTHON=$PYTHON was not found. Give a program's name or path."
-    version=$(version_of "$PYTHON") && [ -n "$version" ] || stop "PYTHON=$PYTHON does not run as a Python."
+    command -v "$PYTHON" >/dev/null || stop \
+        "PYTHON=$PYTHON was not found. Give the name or path of a Python $OLDEST to $NEWEST."
+    version=$(version_of "$PYTHON") && [ -n "$version" ] || stop \
+        "PYTHON=$PYTHON does not run as a Python. Give the name or path of a Python $OLDEST to $NEWEST."
 else
     version=none
     for PYTHON in python3 python3.13 python3.12 python3.11; do

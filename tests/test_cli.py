@@ -93,6 +93,7 @@ class TestRun:
         told = labs("run", TOPIC)
         assert told.exit_code == 0 and "calls: 4 == 4 a rank   [f]" in told.stdout
         assert fake.calls == [{"ranks": topics.TOPICS[TOPIC].ranks, "mode": None}]
+        assert "--only" not in told.stdout
         labs("run", TOPIC, "--cold", "--ranks", "2")
         assert fake.calls[1] == {"ranks": 2, "mode": "cold"}
 
@@ -196,6 +197,15 @@ class TestTour:
         told = labs("tour")
         assert told.exit_code == 1
         assert told.stdout.splitlines()[-1] == f"FAIL {list(topics.TOPICS)[-1]}: rank 1: boom"
+
+    def test_what_failed_stands_below(self, fake) -> None:
+        late = by_clock(equal("late", 9, 4, "ms", "f"))
+        fake.run.answer = LabResult(TOPIC, {}, [late], Run(place(2), "warm"), seconds=1.0)
+        told = labs("tour")
+        *_, lab, check, last = told.stdout.splitlines()
+        assert told.exit_code == 1 and lab.startswith("FAIL ") and "0 of 1 checks ok" in lab
+        assert check.strip() == str(late).removeprefix("FAIL ")
+        assert last.startswith("only times failed")
 
 
 @pytest.mark.skipif(

@@ -93,7 +93,7 @@ class TestFewerRanks:
         monkeypatch.setattr(jobs, "WAYS", ((3, True),))
         two = lab.run(2, only=(lab.ONE, lab.GRID), **STEPS)
         assert failing(two) == ""
-        assert two.notes == ["2 ranks: dp=2 pp=1 tp=1 (layout= sets another)"]
+        assert two.notes == ["2 ranks: dp=2 pp=1 tp=1 (run(layout=...) sets another)"]
         layouts = {one.config.layout for one in two.values[lab.GRID]}
         assert layouts == {Layout(), Layout(dp=2), Layout(pp=2), Layout(tp=2)}
 

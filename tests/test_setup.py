@@ -79,6 +79,17 @@ def test_these_pythons_will_do(checkout, version):
     assert status == 0 and f"({version})" in output and "Ready" in output
 
 
+def test_another_python_than_that_of_the_venv_is_told(checkout):
+    one, other = fake_python(checkout, "3.11"), "./other-python"
+    assert make(checkout, "setup", f"PYTHON={one}")[0] == 0
+    (checkout / one).rename(checkout / other)
+    (checkout / other).write_text((checkout / other).read_text().replace('"3.11"', '"3.12"'))
+    status, output = make(checkout, "setup", f"PYTHON={other}")
+    assert status == 0 and f"with Python 3.11; PYTHON={other} is not used" in output
+    one = fake_python(checkout, "3.11")
+    assert "is not used" not in make(checkout, "setup", f"PYTHON={one}")[1]
+
+
 def test_a_python_that_is_too_new_is_passed_over(checkout):
     """The system's python3 may be newer than the course; the next one that will do is taken."""
     programs = checkout / "programs"

@@ -36,7 +36,7 @@ def list_command() -> None:
 @click.argument("topic")
 @click.option("--ranks", type=int, default=None, help="How many; the topic knows a default.")
 @click.option("--all", "everything", is_flag=True, help="Also what a lab leaves out by itself.")
-@click.option("--only", metavar="SECTION", help="One section of the lab.")
+@click.option("--only", metavar="SECTION", help="One section; any other word lists them.")
 @click.option("--steps", type=int, default=None, help="Steps of training, where a lab trains.")
 @click.option("--cold", is_flag=True, help="Start with the plain torchrun command.")
 @click.option(

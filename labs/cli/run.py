@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -13,6 +13,10 @@ import click
 from labs import ranks, topics
 from labs.cli.refuse import BadInput, bad_input
 from labs.ranks.devices import most_ranks
+
+ONLY_TIMES = (
+    "only times failed: other work on this machine disturbs them; try again when it is quiet"
+)
 
 
 def run(
@@ -49,6 +53,8 @@ def run(
     else:
         click.echo(repr(result))
         click.echo(verdict(result))
+        if left := _left_out(lab, more):
+            click.echo(left)
         click.echo(closing(result))
     if json_file not in (None, "-"):
         with _told(json_file):
@@ -68,14 +74,27 @@ def _taken(topic: str, run: Callable, asked: Mapping[str, object]) -> dict[str, 
     return {name: value for name, value in given.items() if name in takes}
 
 
+def _left_out(lab: object, more: Mapping[str, object]) -> str:
+    """How to get at the sections that a lab leaves out by itself; empty where it left out none."""
+    if more or "all" not in inspect.signature(lab.run).parameters:
+        return ""
+    names = ", ".join(lab.SECTIONS)
+    return f"this was one section; --only SECTION runs another ({names}), --all runs all"
+
+
 def verdict(result: object) -> str:
     """What failed once more, below what may be a wall of lines, and how many checks held."""
     failed = [check for check in result.checks if not check.ok]
     lines = [f"{len(result.checks) - len(failed)} of {len(result.checks)} checks ok"]
     lines += map(str, failed)
-    if failed and all(check.clock for check in failed):
-        lines.append("only times failed: other work on this machine makes them longer; try again")
+    if only_times(failed):
+        lines.append(f"{ONLY_TIMES} (--only SECTION runs one part)")
     return "\n".join(lines)
+
+
+def only_times(failed: Sequence[object]) -> bool:
+    """Whether something failed, and nothing but what was measured by a clock."""
+    return bool(failed) and all(check.clock for check in failed)
 
 
 def closing(result: object) -> str:

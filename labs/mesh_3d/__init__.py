@@ -95,7 +95,7 @@ def run(
     result = Result(TOPIC, dict(ranks=ranks, layout=str(ask.layout), zero=zero, tied=tied))
     if layout is None and ranks != Ask.ranks:
         plural = "rank" if ranks == 1 else "ranks"
-        result.notes.append(f"{ranks} {plural}: {ask.layout} (layout= sets another)")
+        result.notes.append(f"{ranks} {plural}: {ask.layout} (run(layout=...) sets another)")
     try:
         parts = {name: reference(f"{of}.{name}", mine.get(name)) for name, of in PARTS.items()}
     except Missing as missing:
