@@ -42,11 +42,12 @@ class TestRight:
     @pytest.mark.ranks
     @pytest.mark.parametrize("name", NAMES)
     def test_answer_passes(self, name: str, launches: list[int], monkeypatch) -> None:
-        """On 2 and on 4 ranks, two launches, well below the 30 s of a cell (G23)."""
+        """On 2 and on 4 ranks, two or three launches, well below the 30 s of a cell (G23)."""
         monkeypatch.setenv("LABS_STRICT", "1")
         card = check(getattr(answers, name))
         assert card.ok and "passed" in repr(card)
-        assert launches == ([1] if name == "allreduce_bytes" else [2, 4])
+        other = {"allreduce_bytes": [1], "vocab_parallel_loss": [2, 4, 4]}  # the last in groups
+        assert launches == other.get(name, [2, 4])
         assert {v.name for v in card.verdicts} == set(exercises()[name].properties)
         assert card.seconds < 15 and 2 * trial.LIMIT < 60 and trial.LIMIT + 5 < 30
 

@@ -33,6 +33,7 @@ def judge_on_ranks(name: str, properties: tuple[str, ...]) -> Callable[..., list
 
     def judge(function: Callable | Source, seed: int) -> list[Verdict]:
         told: dict[str, Verdict] = {}
+        widest = 0
         for case in cases(name, seed):
             try:
                 seen = trial.run(function, case)
@@ -45,8 +46,10 @@ def judge_on_ranks(name: str, properties: tuple[str, ...]) -> Callable[..., list
                 now = _explained(now, diagnose(name, seen))
             elif seen.in_graph:
                 now[0] = replace(now[0], hint=_IN_GRAPH)
-            for verdict in now:
-                if verdict.name not in told or told[verdict.name].state == PASSED:
+            wider, widest = case.ranks > widest, max(widest, case.ranks)
+            for verdict in now:  # of what passed, that on most ranks is shown
+                new = wider or verdict.state == FAILED
+                if verdict.name not in told or (told[verdict.name].state == PASSED and new):
                     told[verdict.name] = verdict
         return list(told.values())
 
