@@ -57,12 +57,7 @@ def _product(model: Model, cluster: Cluster, at: Layout) -> str:
 
 
 def _heads(model: Model, cluster: Cluster, at: Layout) -> str:
-    if model.heads % at.tp == 0:
-        return ""
-    return (
-        f"{model.heads} query heads cannot be shared by tp = {at.tp}: {model.heads} % {at.tp} = "
-        f"{model.heads % at.tp}; tp = {listed(legal_tp(model))} would do"
-    )
+    return _by_tp(f"{model.heads} query heads", model.heads, model, at)
 
 
 def _kv_heads(model: Model, cluster: Cluster, at: Layout) -> str:
@@ -76,11 +71,15 @@ def _kv_heads(model: Model, cluster: Cluster, at: Layout) -> str:
 
 
 def _width(model: Model, cluster: Cluster, at: Layout) -> str:
-    if model.d_ff % at.tp == 0:
+    return _by_tp(f"an MLP of width {model.d_ff}", model.d_ff, model, at)
+
+
+def _by_tp(what: str, size: int, model: Model, at: Layout) -> str:
+    if size % at.tp == 0:
         return ""
     return (
-        f"an MLP of width {model.d_ff} cannot be shared by tp = {at.tp}: {model.d_ff} % {at.tp} = "
-        f"{model.d_ff % at.tp}; tp = {listed(legal_tp(model))} would do"
+        f"{what} cannot be shared by tp = {at.tp}: {size} % {at.tp} = {size % at.tp}; "
+        f"tp = {listed(legal_tp(model))} would do"
     )
 
 
