@@ -93,7 +93,7 @@ def layer_errors(constants: Constants) -> list[float]:
 
 
 def fit(runs: Sequence[Run], layers: bool = True) -> Constants:
-    """The constants with the least sum of squares over the runs, and over one layer's times."""
+    """The constants of least `cost` over the runs, and over one layer's times."""
 
     begun = Constants()
 
