@@ -37,9 +37,10 @@ class Ask:
     batch: int = 512
     mbs: int = 1
     memory: float = 80e9  # bytes of a GPU
+    cp: int = 1  # shares state and GPUs as dp does, and no sequences
 
     def __post_init__(self) -> None:
-        for word in ("gpus", "per_node", "layers", "dp", "pp", "tp", "batch", "mbs"):
+        for word in ("gpus", "per_node", "layers", "dp", "pp", "tp", "batch", "mbs", "cp"):
             if type(getattr(self, word)) is not int or getattr(self, word) < 1:
                 raise ValueError(
                     f"{word} must be a whole number from 1 on, got {getattr(self, word)!r}"
@@ -49,7 +50,8 @@ class Ask:
 
     @property
     def name(self) -> str:
-        return f"dp={self.dp} pp={self.pp} tp={self.tp}"
+        cp = f" cp={self.cp}" if self.cp > 1 else ""
+        return f"dp={self.dp} pp={self.pp} tp={self.tp}{cp}"
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,8 @@ class View:
 
 def view(ask: Ask) -> View:
     """Product, memory, both bubbles, and the regime with its reasons."""
-    product = ask.dp * ask.pp * ask.tp
-    state = formulas.state_bytes(ask.parameters / (ask.pp * ask.tp), ask.dp, 3)
+    product = ask.dp * ask.pp * ask.cp * ask.tp
+    state = formulas.state_bytes(ask.parameters / (ask.pp * ask.tp), ask.dp * ask.cp, 3)
     m, rest = divmod(ask.batch, ask.dp * ask.mbs)
     whole = m if m and not rest else None
     bubble_batch = formulas.bubble_share(ask.pp, whole) if whole else None
@@ -86,7 +88,8 @@ def _regime(
     """The worst colour of all reasons; green has one reason too."""
     red, amber = [], []
     if product != ask.gpus:
-        red.append(f"dp·pp·tp = {product}, and there are {ask.gpus} GPUs")
+        axes = "dp·pp·cp·tp" if ask.cp > 1 else "dp·pp·tp"
+        red.append(f"{axes} = {product}, and there are {ask.gpus} GPUs")
     if ask.tp > ask.per_node:
         red.append(
             f"tp = {ask.tp} is more than the {ask.per_node} GPUs of a node: all-reduces of every "
@@ -117,10 +120,13 @@ def _regime(
     return "green", [f"tp = {ask.tp} stays in a node, and the bubble is small"]
 
 
-def factors(gpus: int, tp: int) -> list[tuple[int, int]]:
-    """(dp, pp) with dp·pp·tp = gpus, pp rising by factors of 2 from 1, as far as it goes."""
+def factors(gpus: int, tp: int, layers: int | None = None) -> list[tuple[int, int]]:
+    """(dp, pp) with dp·pp·tp = gpus, pp rising by factors of 2 from 1, as far as it goes.
+
+    layers: pp is at most that.
+    """
     rest, found, pp = gpus // tp, [], 1
-    while rest % pp == 0:
+    while rest % pp == 0 and (layers is None or pp <= layers):
         found.append((rest // pp, pp))
         pp *= 2
     return found
@@ -144,7 +150,7 @@ def story_b(gpus: int = 64, per_node: int = 8, parameters: float = 70e9, layers:
     bubble rises towards 1/(k + 1).
     """
     words = (gpus, per_node, parameters, layers)
-    return [view(Ask(*words, dp, pp, tp, batch, mbs)) for dp, pp in factors(gpus, tp)]
+    return [view(Ask(*words, dp, pp, tp, batch, mbs)) for dp, pp in factors(gpus, tp, layers)]
 
 
 def story_c(gpus: int = 64, per_node: int = 8, parameters: float = 70e9, layers: int = 80,

@@ -165,7 +165,7 @@ def _context(model: Model, machine: Machine, layer: LayerTimes, at: Layout) -> f
     return exposed
 
 
-def _inner(software: Software, at: Layout, per_node: int) -> tuple[int, bool]:
+def placed(software: Software, at: Layout, per_node: int) -> tuple[int, bool]:
     """Ranks of a ZeRO group in one node, and whether a pipeline's neighbours are in one node."""
     room = max(1, per_node // at.tp)  # places of a node that tp leaves
     if software.inner == "dp":
@@ -180,7 +180,7 @@ def _pipeline(model: Model, machine: Machine, software: Software, at: Layout) ->
         return 0.0
     payload = formulas.tp_all_reduce_payload(at.mbs, model.length // at.cp, model.d, E)
     cut = at.tp if software.scatter_gather or at.sp else 1
-    _, near = _inner(software, at, machine.cluster.per_node)
+    _, near = placed(software, at, machine.cluster.per_node)
     return 2 * at.v * machine.send(payload / cut, near)
 
 
@@ -189,7 +189,7 @@ def _data(model: Model, machine: Machine, software: Software, at: Layout, found:
     n = at.shards
     if n == 1:
         return 0.0
-    inside, _ = _inner(software, at, machine.cluster.per_node)
+    inside, _ = placed(software, at, machine.cluster.per_node)
     each = software.bytes_each
     own = max(rank_parameters(model, at.pp, stage, at.tp, at.ends) for stage in {0, at.pp - 1})
     units = max(stage_counts(model, at.pp, at.ends))

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from math import prod
 
+from labs import judging_alone as pure
 from labs.exercise import Verdict
-from labs.mesh_3d.judging import pure
-from labs.mesh_3d.judging.pure import Asked, Made, of_sizes
+from labs.judging_alone import Asked, Made, of_sizes
 from labs.ranks.ship import Source
 
 NAMED, ANY = "dp, pp and tp", "other axes, other orders"

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
+from labs import judging_alone as pure
 from labs.exercise import Verdict
-from labs.mesh_3d.judging import pure
+from labs.judging_alone import Asked, Made, of_sizes
 from labs.mesh_3d.judging.coordinates import Sizes, named_meshes, other_meshes, places
-from labs.mesh_3d.judging.pure import Asked, Made, of_sizes
 from labs.ranks.ship import Source
 
 MEMBERS, ORDER = "who is in a group", "order"

@@ -6,11 +6,11 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from math import ceil, prod
 
+from labs import judging_alone as pure
 from labs.exercise import Verdict
-from labs.mesh_3d.judging import pure
+from labs.judging_alone import Asked, Made, of_sizes
 from labs.mesh_3d.judging.coordinates import Sizes
 from labs.mesh_3d.judging.groups import groups, of_failure
-from labs.mesh_3d.judging.pure import Asked, Made, of_sizes
 from labs.ranks.ship import Source
 
 WHOLE, ODD = "whole groups on nodes", "groups that do not fit"

@@ -13,10 +13,11 @@ from itertools import product
 
 import torch
 
+from labs import judging_alone as pure
 from labs.exercise import Verdict
 from labs.gpt import GPT, Shape
-from labs.mesh_3d.judging import hints_shards, pure
-from labs.mesh_3d.judging.pure import Asked, Made, of_sizes
+from labs.judging_alone import Asked, Made, of_sizes
+from labs.mesh_3d.judging import hints_shards
 from labs.ranks.ship import Source
 
 STAGES, CUT, VOCABULARY = "stages", "rows and columns", "vocabulary"

@@ -1,0 +1,1 @@
+"""The planner's pictures, each an SVG written by hand; none knows of widgets."""

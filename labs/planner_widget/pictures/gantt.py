@@ -1,0 +1,98 @@
+"""A step of the pipeline: a row for each stage, its passes, what is idle left white.
+
+The timeline is simulated, so this is the second way to the bubble beside the formula. A step of
+many passes is drawn with fewer micro-batches or stages, and the words say so.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from labs import formulas
+from labs.answers import Missing, reference
+from labs.figure import ORANGE, SKY
+from labs.planner_widget.pictures.svg import GREY, INK, Drawing, Look
+from labs.schedules import Times, simulate
+from labs.schedules.instructions import FORWARD
+from labs.schedules.known import KNOWN
+from labs.schedules.timeline import Timeline
+
+STAGES, PASSES = 16, 320
+FORWARD_LOOK, BACKWARD_LOOK = Look("forward", SKY), Look("backward", ORANGE)
+_LEFT, _WIDTH = 64, 880
+
+
+def drawn_size(pp: int, m: int, v: int) -> tuple[int, int]:
+    """Stages and micro-batches that are drawn of pp and m: rounds of pp where v > 1."""
+    stages = min(pp, STAGES)
+    most = max(PASSES // (stages * v), 1)
+    if m <= most:
+        return stages, m
+    return stages, max(most // stages * stages, stages if v > 1 else 1)
+
+
+@lru_cache(maxsize=256)
+def simulated(pp: int, m: int, v: int) -> Timeline:
+    """1F1B, interleaved for v > 1, backward twice as long as forward, messages free.
+
+    Raises labs.answers.Missing where the orders of notebook 03 are not there.
+    """
+    known = KNOWN["interleaved" if v > 1 else "one_f_one_b"]
+    order = reference(f"one_f_one_b.{known.order}", None)
+    return simulate(known.make(order, pp, m, v), Times(forward=1 / v, backward=2 / v))
+
+
+def gantt(pp: int, m: int, v: int = 1) -> Drawing:
+    """The step of pp stages and m micro-batches, v chunks a stage."""
+    stages, micro = drawn_size(pp, m, v)
+    try:
+        timeline = simulated(stages, micro, v)
+    except Missing as missing:
+        drawing = Drawing(980, 26, str(missing))
+        drawing.text(4, 18, str(missing))
+        return drawing
+    words = told(pp, m, v, timeline)
+    high = 20 if stages <= 8 else 14
+    drawing = Drawing(980, 24 + stages * (high + 3), words)
+    scale = _WIDTH / timeline.makespan
+    boxes: dict[bool, list[str]] = {True: [], False: []}
+    for stage in range(stages):
+        drawing.text(_LEFT - 8, stage * (high + 3) + high - 5, f"stage {stage}", anchor="end")
+        drawing.box(_LEFT, stage * (high + 3), _WIDTH, high, line=GREY, thick=0.5)
+    labels, strips = [], []
+    for span in timeline.spans():
+        x, y = _LEFT + span.start * scale, span.rank * (high + 3)
+        size = (span.end - span.start) * scale
+        forward = span.instruction.kind == FORWARD
+        boxes[forward].append(f"M{x:.1f} {y}h{size:.1f}v{high}h-{size:.1f}z")
+        if not forward:  # a dark foot: colour is not all that tells the two apart
+            strips.append(f"M{x:.1f} {y + high - 3}h{size:.1f}v3h-{size:.1f}z")
+        if size > 13 and high >= 20:
+            labels.append((x + size / 2, y + high - 7, str(span.instruction.micro_batch)))
+    for forward, look in ((True, FORWARD_LOOK), (False, BACKWARD_LOOK)):
+        drawing.path("".join(boxes[forward]), fill=look.colour, line=INK, thick=0.5)
+    drawing.path("".join(strips), fill=INK)
+    for x, y, label in labels:
+        drawing.text(x, y, label, anchor="middle")
+    base = stages * (high + 3) + 16
+    for x, look, name in (
+        (_LEFT, FORWARD_LOOK, "forward"),
+        (_LEFT + 84, BACKWARD_LOOK, "backward"),
+    ):
+        drawing.box(x, base - 10, 14, 12, look, line=INK, thick=0.5)
+        drawing.text(x + 19, base, name)
+    drawing.box(_LEFT + 84, base - 1, 14, 3, fill=INK)
+    drawing.text(_LEFT + 180, base, f"white: idle. {words}")
+    return drawing
+
+
+def told(pp: int, m: int, v: int, timeline: Timeline) -> str:
+    """The bubble by formula, and by simulation of what is drawn."""
+    p, n = timeline.schedule.ranks, timeline.schedule.micro_batches
+    said = f"formula: {formulas.bubble_share(pp, m, v):.1%} of the step"
+    if (p, n) == (pp, m):
+        return f"{said}; simulated: {timeline.bubble_share:.1%}"
+    return (
+        f"{said}; drawn: {p} of {pp} stages, {n} of {m} micro-batches: there "
+        f"{formulas.bubble_share(p, n, v):.1%}, simulated {timeline.bubble_share:.1%}"
+    )
