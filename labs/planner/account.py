@@ -45,3 +45,9 @@ class Account:
             if one is not None and one.there:
                 one.there = False
                 self.now[one.kind] -= one.bytes
+
+    def turn(self, tensor: Tensor, kind: str) -> None:
+        """It is of another kind from now on."""
+        self.now[tensor.kind] -= tensor.bytes
+        self.now[kind] += tensor.bytes
+        tensor.kind = kind
