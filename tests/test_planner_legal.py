@@ -5,17 +5,24 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+import torch
 
 from labs.gpt import Shape
 from labs.mesh import legal as mesh_legal
+from labs.mesh.config import Config
 from labs.mesh.layout import Layout as MeshLayout
+from labs.pipeline.partition import layer_counts
+from labs.pipeline.refuse import no_multiple
+from labs.planner import legal
 from labs.planner.cluster import Cluster
 from labs.planner.layout import Layout
 from labs.planner.legal import RULES, first_refusal, legal_tp, refusals, warnings
 from labs.planner.memory import rank_parameters
 from labs.planner.model import Model
 from labs.planner.search import search
-from labs.tp_linear_pair import legality
+from labs.schedules.known import KNOWN
+from labs.tp_linear_pair import legality, sharding
+from solutions.one_f_one_b import interleaved_order
 
 
 def against(model: Model, layout: Layout, gpus: int | None = None) -> list[str]:
@@ -78,6 +85,98 @@ class TestLabsAndPlannerAgree:
             shape, mesh = Shape(length=length), MeshLayout(cp=cp, tp=tp)
             labs = refuses(mesh_legal.tokens, shape, mesh, sp)
             assert bool(against(Model(4, 64, 4, 257, length), Layout(cp=cp, tp=tp, sp=sp))) == labs
+
+
+class TestTables:
+    """Exhaustively: what a lab refuses the planner refuses, and the other way round."""
+
+    WIDTH = 720720  # every number up to 16 divides it: heads alone decide
+
+    @pytest.mark.parametrize("kv", [1, 2, 8, 32])
+    @pytest.mark.parametrize("tp", range(1, 17))
+    def test_32_heads_on_up_to_16_ranks(self, kv, tp):
+        model, layout = Model(1, 128, 32, 257, 2, kv, self.WIDTH), Layout(tp=tp)
+        labs = refuses(legality.check_shape, 128, 32, kv, self.WIDTH, 257, tp)
+        told = against(model, layout)
+        assert bool(told) == labs == (tp not in legality.legal_ranks(32, kv, self.WIDTH))
+        assert labs == (32 % tp != 0 or (kv % tp != 0 and tp % kv != 0))
+        if labs:
+            assert f"tp = {tp}" in told[0] and "would do" in told[0]
+            return
+        weights = dict(qkv_w=torch.zeros(1, (32 + 2 * kv) * 4), up_w=torch.zeros(1, 2 * tp))
+        columns = {
+            sum(one.numel() for one in sharding.cut_weights(weights, 32, kv, rank, tp).values())
+            for rank in range(tp)
+        }
+        assert columns == {32 // tp * 4 + 2 * max(1, kv // tp) * 4 + 2}  # each rank gets as much
+
+    @pytest.mark.parametrize("v", [1, 2, 3, 4])
+    @pytest.mark.parametrize("pp", [1, 2, 3, 4, 5])
+    def test_layers_and_chunks(self, pp, v):
+        """What labs/pipeline cannot cut is refused. Besides, with v > 1 alone: unequal chunks."""
+        for layers in range(1, 25):
+            told = against(Model(layers, 64, 4, 257), Layout(pp=pp, v=v, batch=pp))
+            labs = refuses(layer_counts, layers, pp * v)
+            if labs:
+                assert told
+                continue
+            counts = layer_counts(layers, pp * v)
+            assert bool(told) == (v > 1 and (pp == 1 or len(set(counts)) > 1))
+            if v > 1 and pp > 1 and told:
+                rest = layers % (pp * v)
+                assert f"pp·v = {pp}·{v} = {pp * v}" in told[0] and f"= {rest};" in told[0]
+
+    @pytest.mark.parametrize("v", [2, 3])
+    @pytest.mark.parametrize("pp", [2, 3, 4, 5])
+    def test_rounds(self, pp, v):
+        """Micro-batches of an interleaved order: as the order itself refuses them."""
+        order, model = interleaved_order, Model(pp * v, 64, 4, 257)
+        for m in range(1, 4 * pp + 1):
+            labs = refuses(KNOWN["interleaved"].make, order, pp, m, v)
+            assert labs == bool(no_multiple(m, pp))
+            assert bool(against(model, Layout(pp=pp, v=v, batch=m))) == labs
+
+    @pytest.mark.parametrize("dp", [1, 2, 3, 4])
+    @pytest.mark.parametrize("pp", [1, 2, 3, 5])
+    @pytest.mark.parametrize("tp", [1, 2, 3, 4])
+    def test_whole_configurations(self, dp, pp, tp):
+        """Whatever the mesh refuses when a configuration is made, in whichever rule it stands."""
+        shapes = product((1, 3, 4), (2, 3, 4), (24, 28), (4, 6, 12), (1, 2, 3))
+        for layers, heads, width, batch, m in shapes:
+            shape = Shape(layers, 24, heads, 8, d_ff=width)
+            labs = refuses(Config, MeshLayout(dp=dp, pp=pp, tp=tp), shape, batch, m)
+            model = Model(layers, 24, heads, shape.vocab, 8, d_ff=width)
+            if batch % (dp * m):  # no whole number of sequences: there is no such layout
+                assert labs
+                assert all(Layout(dp, batch=batch, mbs=mbs).batch != dp * m * mbs
+                           for mbs in range(1, batch + 1))  # fmt: skip
+                continue
+            layout = Layout(dp, pp, 1, tp, mbs=batch // dp // m, batch=batch)
+            assert layout.micro_batches == m
+            assert bool(against(model, layout)) == labs
+
+
+class TestRulesAreNeeded:
+    """Without a rule the planner would offer what a lab refuses."""
+
+    @pytest.mark.parametrize(
+        ("rule", "model", "layout"),
+        [
+            ("heads % tp", Model(1, 64, 4, 257, kv_heads=1, d_ff=240), Layout(tp=3)),
+            ("kv heads and tp", Model(1, 96, 12, 257, kv_heads=3, d_ff=96), Layout(tp=2)),
+            ("d_ff % tp", Model(1, 64, 4, 257, d_ff=66), Layout(tp=4)),
+            ("pp > layers", Model(2, 64, 4, 257), Layout(pp=3)),
+            ("layers % (pp·v)", Model(10, 64, 4, 257), Layout(pp=2, v=3, batch=2)),
+            ("batch % (dp·mbs)", Model(1, 64, 4, 257), Layout(dp=3, batch=4)),
+            ("m % pp with v > 1", Model(8, 64, 4, 257), Layout(pp=4, v=2, batch=6)),
+            ("tokens % cp, sp", Model(1, 64, 4, 257, 6), Layout(cp=2)),
+        ],
+    )  # fmt: skip
+    def test_it_alone_speaks_against(self, rule, model, layout, monkeypatch):
+        assert [one.reason for one in refusals(model, Cluster(layout.gpus), layout)] == [rule]
+        rest = {name: one for name, one in RULES.items() if name != rule}
+        monkeypatch.setattr(legal, "RULES", rest)
+        assert refusals(model, Cluster(layout.gpus), layout) == []
 
 
 class TestSentences:

@@ -57,7 +57,7 @@ def at_most(configs: Sequence[Config], parts: Parts) -> list[dict | None]:
 
     returns, in bytes: rest, what it holds of weights, gradients and optimizer state after the step;
     peak, the most above that during a step; largest, the largest single allocation of it; left, by
-    how much what was allocated exceeds what was released.
+    how much what was allocated exceeds what was released; other, what is there at rest besides.
 
     gloo's thread may be the last to let go of a message, and what is released there the account
     does not see: it is then too high from there on. So steps are taken until one is `left` with
@@ -80,7 +80,7 @@ def at_most(configs: Sequence[Config], parts: Parts) -> list[dict | None]:
                 break
         told = census(trainer, before)
         rest = sum(told[kind] for kind in ("weights", "gradients", "optimizer"))
-        found[number] = {"rest": rest, **best}
+        found[number] = {"rest": rest, **best, "other": told["other"]}
         del trainer, before
     return found
 

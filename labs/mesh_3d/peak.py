@@ -39,6 +39,7 @@ class Peak:
     peak: int  # besides, during it
     largest: int  # of a single allocation
     left: int  # allocated and not seen to be released
+    other: int = 0  # at rest besides: room for a message, counters
     copied: bool = True  # whether the backend reduces a copy
 
     @property

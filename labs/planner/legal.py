@@ -2,9 +2,12 @@
 
     for refusal in refusals(model, cluster, layout): print(refusal.sentence)
 
-The rules are the labs': labs/mesh/legal.py and labs/tp_linear_pair/legality.py refuse the same
-shapes (tests/test_planner_legal.py holds them together). Nothing is rounded in silence: each
-sentence names the nearest numbers that work. `warnings` tells what runs but is seldom wise.
+The rules are the labs': labs/mesh/legal.py, labs/tp_linear_pair/legality.py and the interleaved
+order refuse the same shapes (tests/test_planner_legal.py holds them together). In one thing this is
+stricter: with v > 1 labs/pipeline runs chunks of unequal numbers of layers, and v chunks on a
+single rank; Megatron-LM refuses both, and times and bytes here are those of equal chunks.
+Nothing is rounded in silence: each sentence names the nearest numbers that work. `warnings` tells
+what runs but is seldom wise.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@
     activations  what layers keep for their backward pass x micro-batches in flight
     ends         embedding's mask on the first stage, last norm, head and logits on the last
     working      ZeRO-3's gathered layers; with full recompute the one layer at hand
+    eager        of the course's own software every tensor is counted instead: labs/planner/eager.py
 
 "Allocated" is what tensors take (torch: max_memory_allocated); "reserved" by the allocator is
 more. Source of activations: Korthikanti et al., "Reducing Activation Recomputation in Large
@@ -17,6 +18,8 @@ from functools import lru_cache
 
 from labs import formulas
 from labs.formulas import StateBytes
+from labs.planner import eager
+from labs.planner.account import ENDS, KEPT, WORKING
 from labs.planner.cluster import Cluster
 from labs.planner.layout import Layout
 from labs.planner.model import Model
@@ -141,6 +144,8 @@ def stage_part(model: Model, at: Layout, stage: int, software: Software) -> tupl
 
 def stage_memory(model: Model, layout: Layout, stage: int, software: Software) -> StageMemory:
     """Bytes of a rank on that stage at its worst moment."""
+    if software.eager:
+        return _eager_memory(model, layout, stage, software)
     state = state_part(model, layout, stage, software, layout.zero)
     each, again = layer_part(model, layout, software, layout.recompute)
     layers, ends = stage_part(model, layout, stage, software)
@@ -148,6 +153,17 @@ def stage_memory(model: Model, layout: Layout, stage: int, software: Software) -
     working = again + gathered_part(model, layout, software, layout.zero)
     return StageMemory(stage, own, state.weights, state.gradients, state.optimizer, each * layers,
                        ends, working)  # fmt: skip
+
+
+def _eager_memory(model: Model, at: Layout, stage: int, software: Software) -> StageMemory:
+    """State, padded so that dp shares it, and what a step makes besides, at its peak."""
+    account = eager.peak(model, at, stage, software.element_bytes)
+    own = rank_parameters(model, at.pp, stage, at.tp, at.ends)
+    units = [sum(unit) for unit in eager.parameters(model, at.pp, stage, at.tp)]
+    padded = formulas.padded_parameters(units if at.zero > 1 else [own], at.dp)
+    state = formulas.state_on_rank(padded, at.dp, at.zero, software.bytes_each)
+    kinds = (account.at_peak[kind] for kind in (KEPT, ENDS, WORKING))
+    return StageMemory(stage, own, state.weights, state.gradients, state.optimizer, *kinds)
 
 
 def worst_stages(layout: Layout) -> tuple[int, ...]:

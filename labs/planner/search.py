@@ -106,7 +106,12 @@ def search(
     model: Model, cluster: Cluster, batch: int, software: Software = TODAY,
     space: Space | None = None, best: int = 10, constants: Constants | None = None,
 ) -> Found:  # fmt: skip
-    """The `best` fastest plans that fit, for a global batch of `batch` sequences."""
+    """The `best` fastest plans that fit, for a global batch of `batch` sequences.
+
+    Raises ValueError for software whose bytes are counted tensor by tensor: a step at a time.
+    """
+    if software.eager:
+        raise ValueError("software with eager=True is counted a layout at a time: stage_memory")
     space, machine = space or Space(), machine_of(cluster, constants or frozen())
     tried = _Tried(model, cluster, software, space, machine)
     zero, word = space.zero[0], space.recompute[0]

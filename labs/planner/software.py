@@ -43,6 +43,7 @@ class Software:
     loss_bytes: int = 4  # a logit at the peak: fp32, worked on in place; torch's own loss: 14
     scatter_gather: bool = True  # a pipeline's message is cut by tp on the way between nodes
     inner: str = "pp"  # the axis next to tp in a node: "pp" here, "dp" in Megatron-LM
+    eager: bool = False  # every tensor that torch's eager mode makes is counted: labs/mesh alone
 
     def __post_init__(self) -> None:
         for word, known in (("table", TABLES), ("tp_overlap", TP_OVERLAP), ("inner", ("pp", "dp"))):
@@ -68,3 +69,8 @@ MEGATRON_2021 = Software(
 MEGATRON_2022 = Software("bf16", "bf16, fp32 gradients", flash=False, dp_overlap=False, inner="dp")
 MEGATRON_2024 = Software("bf16", "bf16, fp32 gradients", tp_overlap="full", inner="dp")
 TODAY = Software("bf16", "bf16, fp32 gradients")
+COURSE = Software(
+    "fp32", "fp32", fused=False, tp_overlap="none", dp_overlap=False, loss_bytes=12, eager=True
+)
+"""labs/mesh on CPUs: fp32 throughout, torch's eager mode, gloo. Attention is fused and keeps no
+scores; one device's loss holds three tensors as large as the logits (labs/planner/eager.py)."""
