@@ -19,8 +19,8 @@ _HOME = {
     "reference": "labs.answers",
 }
 _MODULES = (
-    "bubble_math", "formulas", "one_f_one_b", "ranks", "ranks_and_collectives", "ring_attention",
-    "text", "tp_linear_pair",
+    "bubble_math", "formulas", "one_f_one_b", "planner", "planner_widget", "ranks",
+    "ranks_and_collectives", "ring_attention", "text", "tp_linear_pair",
 )  # fmt: skip
 
 __all__ = [*_HOME, *_MODULES]

@@ -79,6 +79,12 @@ _ALL = (
         "notebooks/05_mesh_3d.ipynb",
         8,
     ),
+    Topic(
+        "planner_widget",
+        "The mesh planner: which layout for a model on a cluster, and how wrong that may be",
+        "notebooks/06_planner_widget.ipynb",
+        8,
+    ),
 )
 TOPICS: dict[str, Topic] = {topic.name: topic for topic in _ALL}
 

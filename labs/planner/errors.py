@@ -27,6 +27,7 @@ MEGATRON, ZERO3, CP, OTHER = (
     "context parallel",
     "another number format, or tp above 8",
 )
+FAMILIES = ("Llama 3", "torchtitan", "nanotron")
 KINDS = (MEGATRON, ZERO3, CP, OTHER)
 
 
@@ -60,6 +61,15 @@ def kind_of(layout: Layout, software: Software) -> str:
     if software.dtype in ("bf16", "fp16") and layout.tp <= 8:
         return MEGATRON
     return OTHER
+
+
+def family(run: Run) -> str:
+    """Who published a run that is in no fit, and of which kind it is: for a table by source."""
+    source = str(run.row["source"])
+    who = next((name for name in FAMILIES if name in source), source)
+    if run.layout.cp > 1:
+        return f"{who}, cp > 1"
+    return f"{who}, {run.software.dtype}" if run.software.dtype == "fp8" else who
 
 
 def error_bars(layout: Layout, software: Software) -> Bars:

@@ -37,20 +37,22 @@ def _of_b(sizes: tuple, asked: Asked) -> list[Check]:
     tp = asked.tp if asked.gpus % asked.tp == 0 else 1
     rows = story_b(*sizes, tp, asked.batch, asked.mbs)
     back = story_c(*sizes, tp, asked.batch, asked.mbs)
-    found = [equal("(b) values of state a GPU", len({one.state for one in rows}), 1, "",
-                   "16·N/(dp·pp·tp)"),
-             equal("(c) is (b) the other way round", back == rows[::-1], True, "", "layouts")]  # fmt: skip
+    states = len({one.state for one in rows})
+    found = [
+        equal("(b) values of state a GPU", states, 1, "", "16·N/(dp·pp·tp)"),
+        equal("(c) is (b) the other way round", back == rows[::-1], True, "", "layouts"),
+    ]
     k = asked.batch * tp / (asked.gpus * asked.mbs)
     for one in rows:
-        pp = one.ask.pp
+        pp, name = one.ask.pp, f"(b) {one.ask.name}"
         if pp <= _SIMULATED:
-            apart = abs(simulated(pp, FIXED_M, 1).bubble_share - one.bubble)
-            found.append(at_most(f"(b) {one.ask.name}, m = {FIXED_M}: bubble simulated, apart",
-                                 apart, 1e-12, "of the time", f"formula {one.bubble:.4f}"))  # fmt: skip
+            apart = abs(simulated(pp, FIXED_M).bubble_share - one.bubble)
+            told = f"{name}, m = {FIXED_M}: bubble simulated, apart"
+            found.append(at_most(told, apart, 1e-12, "of the time", f"formula {one.bubble:.4f}"))
         if one.bubble_batch is not None:
-            found.append(at_most(f"(b) {one.ask.name}, batch {asked.batch}: bubble",
-                                 one.bubble_batch, 1 / (1 + k), "of the time",
-                                 f"1/(1 + {k:g}), where it saturates"))  # fmt: skip
+            told = f"{name}, batch {asked.batch}: bubble"
+            limit = f"1/(1 + {k:g}), where it saturates"
+            found.append(at_most(told, one.bubble_batch, 1 / (1 + k), "of the time", limit))
     rising = [one.bubble for one in rows]
     found.append(equal(f"(b) at m = {FIXED_M} each step's bubble is larger",
                        all(a < b for a, b in zip(rising, rising[1:], strict=False)), True, "",

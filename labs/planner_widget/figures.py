@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from labs.figure import BLUE, MARKERS, ORANGE, Picture, axes, picture
 from labs.planner import left_out
-from labs.planner.errors import unseen
+from labs.planner.errors import family, unseen
 from labs.planner.memory import difference
 from labs.planner.score import aligned, mean
 from labs.planner.units import gb
 from labs.planner_widget import answer as blocks
 from labs.planner_widget.asked import Asked
 from labs.planner_widget.words import Shown
-from labs.predictions_figure import predictions as _predictions
+from labs.predictions_figure import predictions as predictions
 
 CHOICES = (
     ("fp32 gradients instead of bf16", dict(table="bf16, fp32 gradients"), dict(table="bf16")),
@@ -52,8 +52,14 @@ def prices(asked: Asked) -> str:
         cost = changed(replace(asked, **before), **after)
         if name.startswith("fp32 gradients"):
             cost = -cost
-        rows.append([name, f"{'+' if cost > 0 else ''}{gb(cost)}"])
+        rows.append([name, signed(cost)])
     return aligned(rows)
+
+
+def signed(count: float) -> str:
+    """Bytes in GB with their sign; what rounds to nothing has none."""
+    told = gb(abs(count))
+    return told if told == gb(0) else f"{'+' if count > 0 else '-'}{told}"
 
 
 def score_table() -> str:
@@ -63,9 +69,9 @@ def score_table() -> str:
     by_source: dict[str, list[float]] = {}
     for run, off in unseen():
         if run.name not in held:
-            by_source.setdefault(str(run.row["source"]).split(":")[0], []).append(off)
+            by_source.setdefault(family(run), []).append(off)
     rows = [
-        [source[:40], str(len(offs)), f"{mean([abs(off) for off in offs]):.1%}",
+        [source, str(len(offs)), f"{mean([abs(off) for off in offs]):.1%}",
          f"{mean(offs):+.1%}",
          *(f"{mean([float(abs(off) <= most) for off in offs]):.0%}" for most in (0.1, 0.2))]
         for source, offs in by_source.items()
@@ -81,8 +87,10 @@ def scatter() -> Picture:
         ("other", False, BLUE, MARKERS[0]), ("ZeRO-3", True, ORANGE, MARKERS[1]),
     ):  # fmt: skip
         those = [(run, off) for run, off in runs if (run.layout.zero == 3) == zero3]
-        axis.plot([run.seconds for run, _ in those], [run.seconds * (1 + off) for run, off in those],
-                  marker, color=colour, fillstyle="none", label=f"{kind}: {len(those)} runs")  # fmt: skip
+        measured = [run.seconds for run, _ in those]
+        predicted = [run.seconds * (1 + off) for run, off in those]
+        label = f"{kind}: {len(those)} runs"
+        axis.plot(measured, predicted, marker, color=colour, fillstyle="none", label=label)
     ends = [min(run.seconds for run, _ in runs), max(run.seconds for run, _ in runs)]
     axis.plot(ends, ends, color="black", linewidth=1, label="as measured")
     axis.plot(ends, [0.9 * end for end in ends], ":", color="black", linewidth=1, label="±10 %")
@@ -92,8 +100,3 @@ def scatter() -> Picture:
     near = mean([float(abs(off) <= 0.1) for _, off in runs])
     return picture(figure, f"{len(runs)} published runs, {near:.0%} predicted within 10 %; ZeRO-3 "
                    "lies below the line, predicted too fast")  # fmt: skip
-
-
-def predictions() -> Picture:
-    """How far the learner's numbers were from what was found."""
-    return _predictions()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from labs.planner.lesson import FIXED_M, View, story_a, story_b, story_c, where_c_ends
+from labs.planner.lesson import FIXED_M, View, story_a, story_b, story_c
 from labs.planner.score import aligned
 from labs.planner.units import both
 from labs.planner_widget import words
@@ -94,10 +94,21 @@ def _of_b(views: list[View]) -> list[str]:
 
 def _of_c(views: list[View]) -> list[str]:
     first, last = views[0], views[-1]
-    _, ends = where_c_ends(views)
-    return [
+    can = [one for one in views if one.m is not None]
+    told = (
         f"Each step back halves pp: the bubble at m = {FIXED_M} falls from {first.bubble:.1%} to "
-        f"{last.bubble:.1%}, and the state stays {both(last.state)}.",
-        f"Where it ends: {ends}. And where the model does not fit otherwise: state that is "
-        "shared along dp too is ZeRO-3's, which gathers weights for each micro-batch.",
-    ]
+        f"{last.bubble:.1%}, and the state stays {both(last.state)}."
+    )
+    if len(can) == len(views):
+        return [told, f"It goes on to {last.ask.name}: the batch suffices for every replica."]
+    ends = views[len(can)].ask
+    found = [told, f"It ends before {ends.name}: dp·mbs = {ends.dp * ends.mbs} is more than the "
+             f"batch of {ends.batch} sequences, and some replicas would have none."]  # fmt: skip
+    starved = [one for one in can if one.m < one.ask.pp]
+    if starved:
+        at = starved[0]
+        found.append(
+            f"And the pipeline is not full on the way: {at.ask.name} has m = {at.m}, fewer than "
+            "its stages."
+        )
+    return found

@@ -32,7 +32,7 @@ def drawn_size(pp: int, m: int, v: int) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=256)
-def simulated(pp: int, m: int, v: int) -> Timeline:
+def simulated(pp: int, m: int, v: int = 1) -> Timeline:
     """1F1B, interleaved for v > 1, backward twice as long as forward, messages free.
 
     Raises labs.answers.Missing where the orders of notebook 03 are not there.
