@@ -13,7 +13,7 @@ SIDE_BY_SIDE ?= -n 2 --dist loadfile
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test tour notebooks bench faults lint clean
+.PHONY: help setup lab test planner tour notebooks bench faults lint clean
 
 help: ## list these targets
 	@echo "make lab     sets everything up and opens the first notebook"
@@ -29,6 +29,9 @@ lab: setup ## open JupyterLab (NOTEBOOK=03 picks another notebook: its number, n
 
 test: setup ## run every test, and every notebook against its stored outputs
 	@$(PY) -m pytest --nbval $(SIDE_BY_SIDE) $(TESTED)
+
+planner: setup ## open the mesh planner as a page of its own, without a notebook (stop it with Ctrl-C)
+	@bash scripts/planner.sh
 
 tour: setup ## run every lab on real ranks in this terminal, measured beside formula
 	@$(PY) -m labs tour

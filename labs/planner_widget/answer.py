@@ -62,9 +62,17 @@ def _numbers(asked: Asked) -> str:
     seen = view(asked.lesson())
     m = "no whole m" if seen.m is None else f"m = {seen.m}"
     at_batch = "none" if seen.bubble_batch is None else f"{seen.bubble_batch:.1%}"
-    head = ["GPUs used", "state a GPU", f"bubble at m = {FIXED_M}",
+    fewer, more = divmod(asked.layers, asked.pp)
+    layers = f"{fewer} or {fewer + 1}" if more else f"{fewer}"
+    head = ["GPUs used", "layers a stage", "state a GPU", f"bubble at m = {FIXED_M}",
             f"bubble at a batch of {asked.batch}: {m}"]  # fmt: skip
-    row = [f"{seen.product} of {asked.gpus}", both(seen.state), f"{seen.bubble:.1%}", at_batch]
+    row = [
+        f"{seen.product} of {asked.gpus}",
+        layers,
+        both(seen.state),
+        f"{seen.bubble:.1%}",
+        at_batch,
+    ]
     return words.table(head, [row])
 
 

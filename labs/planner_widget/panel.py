@@ -50,9 +50,12 @@ class Panel:
             for which, title in TITLES.items()
         }
         self.views = {name: widgets.HTML() for name in (*BLOCKS, "story")}
+        self.follows.add_class("planner-follows")
+        self.more.add_class("planner-more")
         for control in (*self.controls.values(), self.follows, self.more):
             control.observe(self._changed, "value")
         for which, button in self.stories.items():
+            button.add_class(f"planner-story-{which}")
             button.on_click(lambda _, which=which: self.tell(which))
         self._more_box = widgets.VBox(_rows(self.controls, _MORE))
         top = [
@@ -69,10 +72,10 @@ class Panel:
         try:
             for name, value in fields.items():
                 control = self.controls[name]
-                options = getattr(control, "options", None)
-                if name in DEGREES and value not in options:
-                    control.options = sorted({*options, value})
-                control.value = _shown(name, value)
+                if name in DEGREES:
+                    _offer(control, {*control.options, value}, value)
+                else:
+                    control.value = _shown(name, value)
         finally:
             self._quiet = False
         self._changed()
@@ -111,11 +114,7 @@ class Panel:
         try:
             for name in DEGREES:
                 control = self.controls[name]
-                options = sorted({*divisors(asked.gpus), control.value})
-                if list(control.options) != options:
-                    value = control.value
-                    control.options = options
-                    control.value = value
+                _offer(control, {*divisors(asked.gpus), control.value}, control.value)
             self.controls["dp"].disabled = self.follows.value
             if self.follows.value:
                 dp = max(1, asked.gpus // (asked.pp * asked.cp * asked.tp))
@@ -138,6 +137,7 @@ class Box(widgets.VBox):
     def __init__(self, panel: Panel, children: list) -> None:
         super().__init__(children)
         self.panel = panel
+        self.add_class("planner")
 
     def _repr_mimebundle_(self, **kwargs: object) -> dict:
         data = super()._repr_mimebundle_(**kwargs)
@@ -215,6 +215,16 @@ def _control(name: str, value: object, asked: Asked) -> widgets.ValueWidget:
     least = 0 if name in ("hidden", "heads", "kv_heads", "ffn") else 1
     layout = _wide("220px")
     return widgets.BoundedIntText(value=value, min=least, max=LARGEST, layout=layout, **given)
+
+
+def _offer(slider: widgets.SelectionSlider, values: set[int], value: int) -> None:
+    """Set a slider's values and its place in one message: a page told one after the other moves."""
+    options = sorted(values)
+    if list(slider.options) == options and slider.value == value:
+        return
+    with slider.hold_sync():
+        slider.options = options
+        slider.value = value
 
 
 def _wide(width: str) -> widgets.Layout:

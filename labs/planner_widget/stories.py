@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from labs.planner.lesson import FIXED_M, View, story_a, story_b, story_c
 from labs.planner.score import aligned
+from labs.planner.search import divisors
 from labs.planner.units import both
 from labs.planner_widget import words
 from labs.planner_widget.asked import Asked
@@ -59,7 +60,8 @@ def tell(which: str, asked: Asked) -> Told:
     if which == "a":
         views = story_a(*sizes, asked.batch)
         return Told(TITLES[which], views, _of_a(views))
-    tp = asked.tp if asked.gpus % asked.tp == 0 else 1
+    inside = [n for n in divisors(asked.gpus) if n <= min(asked.tp, asked.per_node)]
+    tp = inside[-1]  # after (a) it may have left the node
     views = (story_b if which == "b" else story_c)(*sizes, tp, asked.batch, asked.mbs)
     return Told(TITLES[which], views, _of_b(views) if which == "b" else _of_c(views))
 
