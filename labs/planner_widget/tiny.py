@@ -35,8 +35,8 @@ __all__ = [
     "MOST", "Measured", "Row", "Shrunk", "Tiny", "compare", "config_of", "measure", "run_tiny",
     "shrink",
 ]  # fmt: skip
-FORWARD, PASSES = 0.02, 2
-"""Seconds of a part forward on a simulated device, twice that backward; parts of a stage."""
+STEP, PASSES = 1.2, 2
+"""Seconds of a step on simulated devices, by the formula; parts of a stage."""
 TRIES = 3
 WITHIN = dict(peak=0.02, bubble=0.05)
 """How far the peak may be off, as a share; the bubble, as a share of the step's time. All else is
@@ -151,8 +151,10 @@ def measure(
 
 
 def timed(config: Config) -> Timed:
-    """The same step on device clocks, nobody slow."""
-    work = Work(PASSES, FORWARD, 2 * FORWARD)
+    """The same step on device clocks, nobody slow; backward takes twice as long as forward."""
+    rounds = config.micro_batches + config.layout.pp - 1
+    forward = STEP / (3 * PASSES * rounds)
+    work = Work(PASSES, forward, 2 * forward)
     return Timed("on device clocks", config.layout, config.micro_batches, work, TRIES)
 
 
