@@ -115,7 +115,7 @@ class TestRows:
         assert tiny.DISTURBED not in str(tiny.Tiny(plan, [late, other], found))
 
     def test_the_bubble_of_spans(self):
-        """Two ranks, 10 s: one computes 5, the other 10; waiting does not count. The shorter try."""
+        """Two ranks, 10 s: one computes 5, the other 10; waiting does not count. The short try."""
         spans = [[("", "F0", 0.0, 5.0), ("pp", "F0", 5.0, 10.0)], [("", "F0", 0.0, 10.0)]]
         tries = [[dict(wall=20.0, spans=one), dict(wall=10.0, spans=one)] for one in spans]
         assert tiny.bubble_of(tries) == 1 - 15 / 20
@@ -138,10 +138,10 @@ class TestCommand:
         at = Layout(8, 4, 1, 1, mbs=2, batch=64, zero=3)
         file.write_text(to_json(model, Cluster(32), at, TODAY))
         done = labs("plan", "tiny", "--from", str(file))
-        assert "8 real ranks, dp=2 pp=4 tp=1" in done.output, done.output
+        assert "8 real ranks, dp=4 pp=2 tp=1" in done.output, done.output
         off = [line for line in done.output.splitlines() if "FAIL" in line]
         assert all(line.startswith("bubble") for line in off), done.output
-        assert "sent in a step along pp" in done.output and "dp = 8 is dp = 2" in done.output
+        assert "sent in a step along pp" in done.output and "dp = 8 is dp = 4" in done.output
 
 
 class TestRefusals:
