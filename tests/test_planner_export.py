@@ -227,6 +227,8 @@ class TestTorchtitan:
             (replace(PLAN, v=1), replace(LLAMA, layers=81), TODAY, "81 layers on 2 stages"),
             (replace(PLAN, sp=False), LLAMA, TODAY, "always splits the sequence too"),
             (PLAN, LLAMA, TODAY, "pp outermost and dp inside it"),
+            (PLAN, LLAMA, TODAY, "num_tokens_per_train_step is 4194304"),
+            (PLAN, LLAMA, TODAY, "num_pp_microbatches 128"),
             (PLAN, LLAMA, TODAY, "selective means another thing"),
             (PLAN, LLAMA, Software("fp16"), "fp16 is not among its types"),
             (PLAN, LLAMA, Software(flash=False), "hold the scores"),

@@ -9,6 +9,7 @@ from itertools import product
 import pytest
 from click.testing import CliRunner
 
+from labs.answers import Missing
 from labs.cli import main
 from labs.mesh import legal as mesh_legal
 from labs.planner.cluster import Cluster
@@ -165,6 +166,14 @@ class TestRefusals:
         (tmp_path / "plan.json").write_text("{}")
         done = labs("plan", "tiny", "--from", str(tmp_path / "plan.json"))
         assert done.exit_code == 2 and "a plan lacks 'schema'" in done.output
+
+    def test_without_answers(self, monkeypatch):
+        def missing(name: str) -> None:
+            raise Missing(f"{name} is missing")
+
+        monkeypatch.setattr(tiny, "reference", missing)
+        done = labs("plan", "tiny")
+        assert done.exit_code == 2 and "copy_to_ranks is missing" in done.output
 
     def test_nothing_is_launched(self, monkeypatch):
         monkeypatch.setattr(tiny.on_ranks, "launch", lambda *_, **__: pytest.fail("launched"))

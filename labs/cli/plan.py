@@ -71,6 +71,7 @@ def tiny(dp: int, pp: int, tp: int, zero: int, micro_batches: int, file: str | N
     the run failed. Raises BadInput before anything is launched.
     """
     from labs import ranks
+    from labs.answers import Missing
     from labs.planner_widget.tiny import run_tiny, tiny_layout
 
     with bad_input():
@@ -84,6 +85,8 @@ def tiny(dp: int, pp: int, tp: int, zero: int, micro_batches: int, file: str | N
     try:
         with bad_input():
             done = run_tiny(layout, model)
+    except Missing as missing:
+        raise BadInput(f"{missing}; a step is made of it") from None
     except ranks.RunFailed as failed:
         click.echo(f"the run failed: {failed}", err=True)
         return 1

@@ -51,8 +51,9 @@ def _batch(made: Flags, model: Model, at: Layout) -> None:
     made.add(f"{T}seq_len", model.length)
     made.note(
         "later versions count a batch in tokens: training.num_tokens_per_train_step is "
-        f"{at.batch * model.length} and training.num_tokens_per_microbatch_per_dp_rank "
+        f"{at.batch * model.length}, training.num_tokens_per_microbatch_per_dp_rank "
         f"{at.mbs * model.length}"
+        + (f" and parallelism.num_pp_microbatches {at.micro_batches}" if at.pp > 1 else "")
     )
 
 
@@ -78,7 +79,7 @@ def _data(made: Flags, at: Layout) -> None:
 
 def _sequence(made: Flags, at: Layout) -> None:
     if at.tp > 1 and not at.sp:
-        made.add(f"{P}no_enable_sequence_parallel")
+        made.add(f"{P}no-enable-sequence-parallel")
         made.note(
             "versions before 2026 have no such flag: their tensor parallelism always splits the "
             "sequence too"
