@@ -115,6 +115,15 @@ class TestRows:
         other = replace(late, clock=False)
         assert tiny.DISTURBED not in str(tiny.Tiny(plan, [late, other], found))
 
+    def test_on_gpus_there_is_no_peak_and_it_is_said(self):
+        plan = shrink(Layout(batch=1, zero=0))
+        found = tiny.Measured([0], [0], [0], [0], dict(dp=0, pp=0, tp=0), None)
+        for backend, rows in (("gloo", 1), ("nccl", 0)):
+            on = replace(found, backend=backend)
+            done = tiny.Tiny(plan, tiny.compare(plan, on), on)
+            assert sum(row.what.startswith("peak") for row in done.rows) == rows
+            assert (tiny.NO_PEAK in str(done)) == (not rows)
+
     def test_the_bubble_of_spans(self):
         """Two ranks, 10 s: one computes 5, the other 10; waiting does not count. The short try."""
         spans = [[("", "F0", 0.0, 5.0), ("pp", "F0", 5.0, 10.0)], [("", "F0", 0.0, 10.0)]]
