@@ -20,6 +20,7 @@ from labs.planner.memory import (
     in_flight,
     layer_bytes,
     rank_parameters,
+    recompute_told,
     stage_memory,
     worst_stage,
 )
@@ -198,6 +199,15 @@ class TestCasesOfOthers:
         assert selective / none == pytest.approx(34 / (34 + 80), rel=1e-9)
         none, selective = (layer_bytes(model, *words, r, True) for r in ("none", "selective"))
         assert 0 < 1 - selective / none < 0.01
+        at, shares = (
+            Layout(tp=8, sp=True, recompute="selective"),
+            (("70.2%", False), ("0.1%", True)),
+        )
+        for share, flash in shares:
+            told = recompute_told(model, at, Software(table="bf16", flash=flash))
+            assert f"saves {share} of what a layer keeps" in told
+            assert ("fused attention keeps no scores" in told) == flash
+            assert told in assumptions(model, at, Software(table="bf16", flash=flash))
 
     @pytest.mark.parametrize(
         ("layout", "software"),

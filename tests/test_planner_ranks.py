@@ -34,11 +34,11 @@ PLANS = [
     Shrunk(tiny.tiny_layout(*sizes, zero), model, ())
     for sizes, zero, model in [
         ((2, 2, 2), 1, TOY),
-        ((2, 2, 2), 3, replace(TOY, tied=True)),
+        ((2, 2, 2), 3, replace(TOY, layers=5, tied=True)),  # uneven stages
         *[(sizes, zero, TOY) for sizes in MESHES for zero in (1, 2, 3)],
     ]
 ]
-NAMES = [f"{plan.layout}{' tied' if plan.model.tied else ''}" for plan in PLANS]
+NAMES = [f"{plan.layout}{' tied, uneven' if plan.model.tied else ''}" for plan in PLANS]
 CLOCKED = Shrunk(tiny.tiny_layout(1, 4, 2), TOY, ())
 
 

@@ -4,6 +4,7 @@
     labs check tp_linear_pair --from mine.ipynb
     labs bisect --from mine.ipynb            where a step on a mesh parts from one device
     labs plan --gpus 64 --params 70e9 --layers 80    the best layouts, and why not others
+    labs plan tiny --dp 2 --pp 2 --tp 2      one of them on real ranks, measured beside predicted
 
 Exit codes: 0 all well, 1 a check is not ok or a run failed, 2 what was asked for cannot be.
 Light to import: a command imports what it needs when it is called.
@@ -116,11 +117,16 @@ def hint_command(what: str, number: int) -> None:
 @click.option("--experts", type=int, default=1, help="More than 1 is refused.")
 @click.option("--best", type=int, default=5, show_default=True, help="Plans to show.")
 @click.option("--json", "as_json", is_flag=True, help="The plans as JSON.")
+@click.option("--export", "target", metavar="TARGET",
+              help="One plan as course, torchtitan, megatron-lm, text or json.")  # fmt: skip
+@click.option("--rank", "number", type=int, default=1, show_default=True,
+              help="Which plan of the list is exported.")  # fmt: skip
 @click.pass_context
 def plan_command(
     context: click.Context, gpus: int | None, gpus_per_node: int, gpu: str, params: float | None,
     layers: int | None, hidden: int, heads: int, kv_heads: int, ffn: int, gated: bool, vocab: int,
     length: int, batch: int, zero: int, experts: int, best: int, as_json: bool,
+    target: str | None, number: int,
 ) -> None:  # fmt: skip
     """The best layouts for a model on a cluster, what they rest on, and what was refused."""
     if context.invoked_subcommand:
@@ -130,7 +136,23 @@ def plan_command(
     if gpus is None or params is None or layers is None:
         raise click.UsageError("--gpus, --params and --layers are needed")
     sys.exit(plan(gpus, gpus_per_node, gpu, params, layers, hidden, heads, kv_heads, ffn, gated,
-                  vocab, length, batch, zero, experts, best, as_json))  # fmt: skip
+                  vocab, length, batch, zero, experts, best, as_json, target, number))  # fmt: skip
+
+
+@plan_command.command("tiny")
+@click.option("--dp", type=int, default=1, show_default=True, help="Replicas.")
+@click.option("--pp", type=int, default=1, show_default=True, help="Stages of the pipeline.")
+@click.option("--tp", type=int, default=1, show_default=True, help="Ranks that share a layer.")
+@click.option("--zero", type=int, default=1, show_default=True, help="What dp shares out, 0 to 3.")
+@click.option("--micro-batches", type=int, default=4, show_default=True, help="Of a replica.")
+@click.option("--from", "file", metavar="FILE.json", help="A plan that --export json wrote.")
+def plan_tiny_command(
+    dp: int, pp: int, tp: int, zero: int, micro_batches: int, file: str | None
+) -> None:
+    """Run a layout on at most 8 real ranks: what was predicted beside what was measured."""
+    from labs.cli.plan import tiny
+
+    sys.exit(tiny(dp, pp, tp, zero, micro_batches, file))
 
 
 @plan_command.command("score")

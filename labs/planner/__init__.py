@@ -2,10 +2,13 @@
 
     model ─┐
     cluster ┼─► layout ─► memory (bytes a stage) ─► time (seconds a step) ─► search (the best first)
-    software┘                                        constants.json ◄─ fit ◄─ published.csv ─► score
+    software┘             │            eager         constants.json ◄─ fit ◄─ published.csv ─► score
+                          └─► shrink (on 8 ranks of this machine), export (to start, to pass on)
 
 Pure Python: no torch, no numpy. Formulas are those of labs/formulas, which the labs are held to;
-what stands here says which of them a layout needs. Times rest on a handful of constants, fitted
-once on some published runs (`python -m labs.planner.fit`) and scored on others (`score`).
+what stands here says which of them a layout needs. Of the course's own software each tensor of a
+step is counted (`eager`), and real ranks are held to it: labs/planner_widget/tiny.py. Times rest on
+a handful of constants, fitted once on some published runs (`python -m labs.planner.fit`) and scored
+on others (`score`).
 Bytes are bytes everywhere; `labs.planner.units` writes them as GB (10^9) or GiB (2^30).
 """

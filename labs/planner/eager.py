@@ -16,7 +16,8 @@ from collections.abc import Sequence
 
 from labs import formulas
 from labs.planner.account import KEPT, Account, Tensor
-from labs.planner.eager_passes import INDEX, Passes, parameters
+from labs.planner.eager_passes import INDEX, Passes
+from labs.planner.eager_units import parameters
 from labs.planner.layout import Layout
 from labs.planner.model import Model
 

@@ -18,6 +18,7 @@ from functools import lru_cache
 
 from labs import formulas
 from labs.formulas import StateBytes
+from labs.formulas.sequence import RECOMPUTE
 from labs.planner import eager
 from labs.planner.account import ENDS, KEPT, WORKING
 from labs.planner.cluster import Cluster
@@ -190,6 +191,14 @@ def all_stages(model: Model, layout: Layout, software: Software) -> list[StageMe
     return [stage_memory(model, layout, s, software) for s in range(layout.pp)]
 
 
+def recompute_told(model: Model, layout: Layout, software: Software) -> str:
+    """What selective recompute saves of a layer, and why it is little where attention is fused."""
+    none, selective = (layer_part(model, layout, software, word)[0] for word in RECOMPUTE[:2])
+    saves = "saves" if layout.recompute == "selective" else "would save"
+    why = ": fused attention keeps no scores in any case" if software.flash else ""
+    return f"selective recompute {saves} {1 - selective / none:.1%} of what a layer keeps{why}"
+
+
 def assumptions(
     model: Model, layout: Layout, software: Software, cluster: Cluster | None = None
 ) -> list[str]:
@@ -202,8 +211,14 @@ def assumptions(
         f"ZeRO-{layout.zero} shares over dp·cp = {layout.shards} ranks",
         f"recompute: {layout.recompute}; sequence parallelism: {'on' if layout.sp else 'off'}; "
         f"fused attention: {'on' if software.flash else 'off'}",
-        f"activations and their gradients take {software.element_bytes} bytes an element, logits "
-        f"{software.loss_bytes}; dropout: {'yes' if model.masked else 'none'}",
+        f"activations and their gradients take {software.element_bytes} bytes an element, "
+        + (
+            "every tensor of torch's eager mode is counted"
+            if software.eager
+            else f"logits {software.loss_bytes}"
+        )
+        + f"; dropout: {'yes' if model.masked else 'none'}",
+        *([] if software.eager else [recompute_told(model, layout, software)]),
         f"{in_flight(layout, worst.stage):g} micro-batches in flight on stage {worst.stage}",
         f"{METRIC} bytes of the worst stage: {both(worst.total)}",
     ]

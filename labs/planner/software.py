@@ -70,7 +70,13 @@ MEGATRON_2022 = Software("bf16", "bf16, fp32 gradients", flash=False, dp_overlap
 MEGATRON_2024 = Software("bf16", "bf16, fp32 gradients", tp_overlap="full", inner="dp")
 TODAY = Software("bf16", "bf16, fp32 gradients")
 COURSE = Software(
-    "fp32", "fp32", fused=False, tp_overlap="none", dp_overlap=False, loss_bytes=12, eager=True
+    "fp32",
+    "fp32",
+    fused=False,
+    tp_overlap="none",
+    dp_overlap=False,
+    scatter_gather=False,
+    eager=True,
 )
 """labs/mesh on CPUs: fp32 throughout, torch's eager mode, gloo. Attention is fused and keeps no
-scores; one device's loss holds three tensors as large as the logits (labs/planner/eager.py)."""
+scores. What a loss takes is counted too, so `loss_bytes` is not asked (labs/planner/eager.py)."""
