@@ -10,13 +10,13 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from labs.planner_widget.panel import _EVERY, _LESSON
+from labs.planner_widget.controls import EVERY, LESSON as _LESSON
 from tests import browser
 
 NOTEBOOK = "06_planner_widget.ipynb"
 SHOTS = os.environ.get("LABS_SCREENSHOTS")  # a folder to keep pictures in, to be looked at
 LESSON = [name for row in _LESSON for name in row]
-MORE = [name for name in _EVERY if name not in LESSON]
+MORE = [name for name in EVERY if name not in LESSON]
 KEYS = {"parameters": ("End", "Backspace", "9"), "dp": ("ArrowUp",)}
 """What is typed where it is not one press: 70e9 becomes 70e9 without its last figure, and so on."""
 SLIDERS = ("tp", "pp", "cp")
@@ -138,7 +138,7 @@ class TestNotebook:
                 "found.push(...(e.classList || [])); e = e.parentElement} return found}"
             ))  # fmt: skip
             lab.keyboard.press("Tab")
-        wanted = {f"planner-{name}" for name in _EVERY if name != "dp"}  # dp follows: disabled
+        wanted = {f"planner-{name}" for name in EVERY if name != "dp"}  # dp follows: disabled
         wanted |= {"planner-follows", "planner-more", *(f"planner-story-{s}" for s in "abc")}
         assert wanted - reached == set()
         focus(lab, "more")

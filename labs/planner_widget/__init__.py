@@ -19,6 +19,7 @@ from types import ModuleType
 from labs.planner.errors import Bars, error_bars
 from labs.planner.legal import refusals
 from labs.planner_widget import by_score, by_stories, by_tiny
+from labs.planner_widget.answer import exported
 from labs.planner_widget.asked import Asked
 from labs.planner_widget.pictures.gantt import simulated
 from labs.result import Result
@@ -28,8 +29,8 @@ TOPIC = "planner_widget"
 _ROOMS: dict[str, ModuleType] = {room.SECTION: room for room in (by_stories, by_score, by_tiny)}
 SECTIONS = tuple(_ROOMS)
 __all__ = [
-    "SECTIONS", "TOPIC", "Asked", "Result", "bars", "command", "explore", "refused", "run",
-    "simulated", "tell",
+    "SECTIONS", "TOPIC", "Asked", "Result", "bars", "command", "explore", "exported", "refused",
+    "run", "simulated", "tell",
 ]  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from labs import formulas
 from labs.planner.cluster import RESERVED
 from labs.planner.errors import error_bars
+from labs.planner.export import TARGETS, export
 from labs.planner.legal import refusals, warnings
 from labs.planner.lesson import FIXED_M, view
 from labs.planner.memory import assumptions, stage_memory, worst_stage, worst_stages
@@ -23,7 +24,7 @@ from labs.planner_widget.asked import Asked
 from labs.planner_widget.pictures import bars, gantt, memory, nodes
 
 BLOCKS = ("verdict", "numbers", "nodes", "pipeline", "memory", "seconds", "traffic", "fastest",
-          "rests")  # fmt: skip
+          "along", "rests")  # fmt: skip
 """In the order in which they stand below each other."""
 FASTEST = 5
 _PARTS = ("compute", "recompute", "head", "tp", "cp", "pp", "dp", "bubble", "optimizer")
@@ -125,11 +126,20 @@ def _precise(asked: Asked) -> dict[str, str]:
         + words.lines([f"Error bars: {error}."]),
         "traffic": words.heading("What a rank sends in a step")
         + str(bars.traffic(sent, {axis: parts[axis] for axis in ("tp", "cp", "pp", "dp")})),
+        "along": words.folded("Take it along: flags, text, JSON", "".join(
+            words.heading(target) + words.verbatim(exported(asked, target)) for target in TARGETS
+        )),
         "rests": words.folded("What this rests on", words.lines([
             *assumptions(model, layout, software, cluster), *seen.reasons,
             f"{gb(RESERVED)} of a card are not the plan's: context, buffers, what cannot be used",
         ])),
     }  # fmt: skip
+
+
+def exported(asked: Asked, target: str) -> str:
+    """The plan for one of labs.planner.export.TARGETS. Raises ValueError for what cannot be."""
+    made = export(target, asked.model(), asked.cluster(), asked.layout(), asked.software())
+    return str(made)
 
 
 def fastest(asked: Asked) -> Found:

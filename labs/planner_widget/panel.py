@@ -7,24 +7,28 @@ presses a button. There are no drop-down lists: JupyterLab takes their arrow key
 from __future__ import annotations
 
 from dataclasses import replace
-from html import escape
-from math import isfinite
 
 import ipywidgets as widgets
 
-from labs.planner.cluster import GPUS
+from labs.answers import Missing
 from labs.planner.search import divisors
 from labs.planner_widget import words
 from labs.planner_widget.answer import BLOCKS, answer
 from labs.planner_widget.asked import Asked
+from labs.planner_widget.controls import (
+    DEGREES,
+    EVERY,
+    LESSON,
+    MORE,
+    controls,
+    number,
+    offer,
+    rows,
+    shown,
+    wide,
+)
 from labs.planner_widget.stories import TITLES, Told, tell
-
-LARGEST = 1_000_000  # of a number of GPUs, sequences, tokens
-_TABLES = {
-    "bf16": "16: bf16", "bf16, fp32 gradients": "18: bf16, fp32 gradients",
-    "fp32 shards": "16: FSDP's fp32 shards", "fp32": "16: fp32",
-}  # fmt: skip
-DEGREES = ("tp", "pp", "cp")
+from labs.ranks import RunFailed
 
 
 class Panel:
@@ -38,18 +42,22 @@ class Panel:
         self.told: Told | None = None
         self.blocks: dict[str, str] = {}
         self._quiet = False
-        self.controls = _controls(self.asked)
+        self.controls = controls(self.asked)
         self.follows = widgets.Checkbox(
             value=True, description="dp follows: dp = G ÷ (the others)", indent=False
         )
         self.more = widgets.ToggleButton(
-            value=precise, description="More: the precise view", layout=_wide("220px")
+            value=precise, description="More: the precise view", layout=wide("220px")
         )
         self.stories = {
-            which: widgets.Button(description=title, layout=_wide("310px"))
+            which: widgets.Button(description=title, layout=wide("310px"))
             for which, title in TITLES.items()
         }
-        self.views = {name: widgets.HTML() for name in (*BLOCKS, "story")}
+        self.run = widgets.Button(description="Run this plan tiny, on real ranks",
+                                  layout=wide("310px"))  # fmt: skip
+        self.run.add_class("planner-run")
+        self.run.on_click(lambda _: self.run_tiny())
+        self.views = {name: widgets.HTML() for name in (*BLOCKS, "story", "tiny")}
         self.follows.add_class("planner-follows")
         self.more.add_class("planner-more")
         for control in (*self.controls.values(), self.follows, self.more):
@@ -57,12 +65,13 @@ class Panel:
         for which, button in self.stories.items():
             button.add_class(f"planner-story-{which}")
             button.on_click(lambda _, which=which: self.tell(which))
-        self._more_box = widgets.VBox(_rows(self.controls, _MORE))
+        self._more_box = widgets.VBox(rows(self.controls, MORE))
         top = [
-            *_rows(self.controls, _LESSON), widgets.HBox([self.follows, self.more]),
+            *rows(self.controls, LESSON), widgets.HBox([self.follows, self.more]),
             self._more_box, widgets.HBox(list(self.stories.values())),
         ]  # fmt: skip
-        order = ["verdict", "story", *(name for name in BLOCKS if name != "verdict")]
+        top.append(self.run)
+        order = ["verdict", "tiny", "story", *(name for name in BLOCKS if name != "verdict")]
         self.box = Box(self, [*top, *(self.views[name] for name in order)])
         self._changed()
 
@@ -73,9 +82,9 @@ class Panel:
             for name, value in fields.items():
                 control = self.controls[name]
                 if name in DEGREES:
-                    _offer(control, {*control.options, value}, value)
+                    offer(control, {*control.options, value}, value)
                 else:
-                    control.value = _shown(name, value)
+                    control.value = shown(name, value)
         finally:
             self._quiet = False
         self._changed()
@@ -88,6 +97,18 @@ class Panel:
         self.set(dp=last.dp, pp=last.pp, cp=1, tp=last.tp)
         self.views["story"].value = self.told.html()
 
+    def run_tiny(self) -> None:
+        """Start the plan's shape on a few real ranks; what came of it beside what was predicted."""
+        from labs.planner_widget.tiny import run_tiny
+
+        view = self.views["tiny"]
+        view.value = words.heading("Running on real ranks of this machine …")
+        try:
+            told = str(run_tiny(self.asked.layout(), self.asked.model(), status=False))
+        except (ValueError, RunFailed, Missing) as failed:
+            told = str(failed)
+        view.value = words.heading("This plan, tiny, on real ranks") + words.verbatim(told)
+
     def _changed(self, change: object = None) -> None:
         if self._quiet:
             return
@@ -99,7 +120,7 @@ class Panel:
             )
             return
         if getattr(change, "owner", None) in self.controls.values():
-            self.views["story"].value = ""
+            self.views["story"].value = self.views["tiny"].value = ""
             self.told = None
         precise = self.more.value
         self._more_box.layout.display = "" if precise else "none"
@@ -108,13 +129,13 @@ class Panel:
     def _read(self) -> Asked:
         """What the controls say; dp of what the other degrees leave, and their options by G."""
         given = {name: control.value for name, control in self.controls.items()}
-        given["parameters"] = _number(given["parameters"])
+        given["parameters"] = number(given["parameters"])
         asked = Asked(**given) if self.more.value else replace(Asked(**given), cp=1)
         self._quiet = True
         try:
             for name in DEGREES:
                 control = self.controls[name]
-                _offer(control, {*divisors(asked.gpus), control.value}, control.value)
+                offer(control, {*divisors(asked.gpus), control.value}, control.value)
             self.controls["dp"].disabled = self.follows.value
             if self.follows.value:
                 dp = max(1, asked.gpus // (asked.pp * asked.cp * asked.tp))
@@ -151,116 +172,7 @@ def explore(asked: Asked | None = None, precise: bool = False, **fields: object)
 
     fields: of Asked, by name: explore(gpus=16, tp=2). Raises ValueError for a name that is none.
     """
-    unknown = [name for name in fields if name not in _EVERY]
+    unknown = [name for name in fields if name not in EVERY]
     if unknown:
-        raise ValueError(f"{unknown[0]!r} is no control; there are {', '.join(_EVERY)}")
+        raise ValueError(f"{unknown[0]!r} is no control; there are {', '.join(EVERY)}")
     return Panel(replace(asked or Asked(), **fields), precise).box
-
-
-_LESSON = (
-    ("gpus", "per_node", "parameters", "layers"), ("tp", "pp", "dp"), ("batch", "mbs"),
-)  # fmt: skip
-_MORE = (
-    ("gpu",), ("hidden", "heads", "kv_heads", "ffn"), ("vocab", "length", "gated", "tied"),
-    ("cp", "v", "zero"), ("recompute", "sp", "flash"), ("table",),
-)  # fmt: skip
-_EVERY = tuple(name for rows in (_LESSON, _MORE) for row in rows for name in row)
-_NAMES = {
-    "gpus": "GPUs, G", "per_node": "GPUs a node", "parameters": "parameters, N",
-    "layers": "layers, L", "batch": "global batch", "mbs": "micro-batch", "gpu": "GPU",
-    "hidden": "hidden, d", "kv_heads": "KV heads", "ffn": "MLP width", "vocab": "vocabulary",
-    "length": "tokens, T", "gated": "gated MLP", "tied": "tied embedding", "v": "chunks, v",
-    "zero": "ZeRO", "sp": "sequence parallel", "flash": "fused attention",
-    "table": "bytes a parameter",
-}  # fmt: skip
-_ABOUT = {
-    "recompute": "with fused attention 'selective' saves little: the T x T tensors that it leaves "
-                 "out are not kept anyway",
-    "hidden": "0: assumed from N and L", "heads": "0: assumed, 128 wide",
-    "kv_heads": "0: as many as heads", "ffn": "0: as wide as N leaves",
-}  # fmt: skip
-
-
-def _controls(asked: Asked) -> dict[str, widgets.ValueWidget]:
-    """A control for each field of Asked."""
-    found = {name: _control(name, getattr(asked, name), asked) for name in _EVERY}
-    for name, control in found.items():
-        control.add_class(f"planner-{name}")
-    return found
-
-
-def _control(name: str, value: object, asked: Asked) -> widgets.ValueWidget:
-    label = _NAMES.get(name, name)
-    given = dict(description=label, tooltip=_ABOUT.get(name, label), style=_STYLE)
-    if name in DEGREES:
-        options = sorted({*divisors(asked.gpus), value})
-        return widgets.SelectionSlider(
-            options=options, value=value, continuous_update=True, **given
-        )
-    if name == "parameters":
-        layout = _wide("220px")
-        return widgets.Text(
-            value=_shown(name, value), continuous_update=False, layout=layout, **given
-        )
-    if name in ("gpu", "zero", "recompute", "table"):
-        options = {
-            "gpu": [(one, one) for one in GPUS], "zero": [(str(n), n) for n in range(4)],
-            "recompute": [(one, one) for one in ("none", "selective", "full")],
-            "table": [(words_, one) for one, words_ in _TABLES.items()],
-        }[name]  # fmt: skip
-        style = {**_STYLE, "button_width": "auto"}
-        return widgets.ToggleButtons(options=options, value=value, **(given | {"style": style}))
-    if isinstance(value, bool):
-        return widgets.Checkbox(value=value, **given)
-    least = 0 if name in ("hidden", "heads", "kv_heads", "ffn") else 1
-    layout = _wide("220px")
-    return widgets.BoundedIntText(value=value, min=least, max=LARGEST, layout=layout, **given)
-
-
-def _offer(slider: widgets.SelectionSlider, values: set[int], value: int) -> None:
-    """Set a slider's values and its place in one message: a page told one after the other moves."""
-    options = sorted(values)
-    if list(slider.options) == options and slider.value == value:
-        return
-    with slider.hold_sync():
-        slider.options = options
-        slider.value = value
-
-
-def _wide(width: str) -> widgets.Layout:
-    return widgets.Layout(width=width)
-
-
-_STYLE = {"description_width": "110px"}
-
-
-def _rows(controls: dict, names: tuple) -> list[widgets.HBox]:
-    wrap = widgets.Layout(flex_flow="row wrap")
-    return [widgets.HBox([controls[name] for name in row], layout=wrap) for row in names]
-
-
-def _shown(name: str, value: object) -> object:
-    """70e9 as one would type it."""
-    if name != "parameters" or isinstance(value, str):
-        return value
-    return f"{value:.6g}" if value < 1e6 else f"{value / 1e9:g}e9"
-
-
-def _number(text: str) -> float:
-    """N as typed: 70e9, 70B, 7_000_000_000. Raises ValueError with what would do."""
-    plain = text.strip().replace(",", "").replace("_", "").replace(" ", "")
-    for letter, times in (("B", 1e9), ("M", 1e6), ("T", 1e12)):
-        if plain.upper().endswith(letter):
-            plain, scale = plain[:-1], times
-            break
-    else:
-        scale = 1.0
-    try:
-        found = float(plain) * scale
-    except ValueError:
-        found = float("nan")
-    if not (isfinite(found) and found > 0):
-        raise ValueError(
-            f"parameters, N: {escape(text)!r} is no number above 0; 70e9 or 70B would do"
-        )
-    return found

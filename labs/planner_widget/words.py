@@ -47,6 +47,14 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     )
 
 
+def verbatim(text: str) -> str:
+    """Text as it is, to be copied."""
+    return (
+        f"<pre style='font-size:13px;white-space:pre-wrap;background:#f6f6f6;padding:8px'>"
+        f"{escape(text)}</pre>"
+    )
+
+
 def folded(title: str, inside: str) -> str:
     """What opens on a click, or with Enter."""
     return (

@@ -1,7 +1,7 @@
 """Sliders over a schedule: its picture, its bubble by formula and simulator, what it stores.
 
-`explore(orders)` gives a box of widgets. Every control is reached with Tab and moved with the arrow
-keys. In a notebook that is stored, where no widget is alive, the box is the picture and words of
+`explore(orders)` gives a box of widgets. Every control is reached with Tab; sliders are moved with
+the arrow keys, buttons pressed with Enter. In a notebook that is stored, where no widget is alive, the box is the picture and words of
 what it showed last.
 """
 
@@ -137,8 +137,9 @@ class Explorer:
     def __init__(self, orders: Mapping[str, tuple[Known, Callable]], p: int, m: int) -> None:
         self.orders = dict(orders)
         first = next(iter(self.orders))
-        self.schedule = widgets.Dropdown(options=list(self.orders), value=first,
-                                         description="schedule")  # fmt: skip
+        self.schedule = widgets.ToggleButtons(  # no list: JupyterLab takes its arrow keys
+            options=list(self.orders), value=first, description="schedule"
+        )
         self.p = _whole("ranks p", p, P)
         self.m = _whole("micro-batches m", m, M)
         self.v = _whole("chunks v", 2, V)
