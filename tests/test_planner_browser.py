@@ -10,7 +10,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from labs.planner_widget.controls import EVERY, LESSON as _LESSON
+from labs.planner_widget.controls import EVERY
+from labs.planner_widget.controls import LESSON as _LESSON
 from tests import browser
 
 NOTEBOOK = "06_planner_widget.ipynb"

@@ -1,8 +1,8 @@
 """Sliders over a schedule: its picture, its bubble by formula and simulator, what it stores.
 
 `explore(orders)` gives a box of widgets. Every control is reached with Tab; sliders are moved with
-the arrow keys, buttons pressed with Enter. In a notebook that is stored, where no widget is alive, the box is the picture and words of
-what it showed last.
+the arrow keys, buttons pressed with Enter. In a notebook that is stored, where no widget is alive,
+the box is the picture and words of what it showed last.
 """
 
 from __future__ import annotations
