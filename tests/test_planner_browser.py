@@ -18,9 +18,8 @@ NOTEBOOK = "06_planner_widget.ipynb"
 SHOTS = os.environ.get("LABS_SCREENSHOTS")  # a folder to keep pictures in, to be looked at
 LESSON = [name for row in _LESSON for name in row]
 MORE = [name for name in EVERY if name not in LESSON]
-KEYS = {"parameters": ("End", "Backspace", "9"), "dp": ("ArrowUp",)}
-"""What is typed where it is not one press: 70e9 becomes 70e9 without its last figure, and so on."""
 SLIDERS = ("tp", "pp", "cp")
+RUNS = 400.0  # seconds that the whole notebook may take on a busy machine
 pytestmark = [pytest.mark.slow, pytest.mark.ranks]
 
 
@@ -49,6 +48,7 @@ def lab(chromium: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             "![...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].some("
             "p => p.innerText.includes('*') || p.innerText.includes('[ ]'))",
             arg=code,
+            timeout=1e3 * RUNS,
         )
         yield page
 
