@@ -93,6 +93,7 @@ ADVICE = {
     "so long, raise limit=.",
     "busy": "if it may take so long, raise limit=; else look at what should end the loop in "
     "this line.",
+    "starved": "try again when less runs beside it: whether it comes to its end was not seen.",
     "limit": "try again; if this machine is always so slow or so busy, raise limit=.",
     "stopped": "let it go on (kill -CONT), or find what stops it: a debugger, or Ctrl-Z.",
     "message lost": "wait for every isend before the function returns.",
