@@ -89,9 +89,9 @@ def check_command(what: str, file: str | None) -> None:
 
 
 @main.command("hint")
-@click.argument("what", metavar="EXERCISE")
+@click.argument("what", metavar="EXERCISE", required=False)
 @click.argument("number", type=int, default=1)
-def hint_command(what: str, number: int) -> None:
+def hint_command(what: str | None, number: int) -> None:
     """A hint for an exercise: the first, or that NUMBER."""
     from labs.cli.hint import hint
 
