@@ -51,6 +51,23 @@ def test_other_units_and_relations_are_other_kinds() -> None:
     assert sum("× messages" in line for line in of([*MANY, *other])) == 2
 
 
+def test_what_is_measured_once_is_counted_by_its_beginning() -> None:
+    single = [equal(f"memory, t={t}: {what}", t, t, "", "f") for t, what in ((1, "a"), (2, "b"))]
+    lines = of([*MANY[:40], *single])
+    assert lines.count("ok   2 × memory, each of another kind") == 1 and str(ALONE) in lines
+    assert not any("t=1" in line for line in lines)
+
+
+def test_what_stands_in_brackets_behind_names_no_kind() -> None:
+    worst = [
+        at_most(f"c={c}: gradients (worst: dk, c={c}: x)", c * 1e-13, 1e-12, "", "g")
+        for c in (1, 2)
+    ]
+    assert "ok   2 × gradients: worst 2.0e-13 <= 1.0e-12 (c=2)" in of(
+        [*MESSAGES, ALONE, *worst, *TIMES, *FOR_SURE, *APART]
+    )
+
+
 @pytest.mark.parametrize("more", [0, 1])
 def test_few_are_printed_one_by_one(more: int) -> None:
     lines = of(APART[:10] + MESSAGES + [ALONE] * more)

@@ -4,11 +4,14 @@
     FAIL 1F1B, p=4, m=32: wall time beyond the simulated: 8.02 within 4 of 0 ms   [simulator]
 
 Of a check's name the last part says what was measured, the rest of which run: checks that measure
-the same, in the same unit, by the same relation, are of one kind.
+the same, in the same unit, by the same relation, are of one kind. What is measured only once is
+counted with others of the same beginning.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
 
 from labs.result import Check, Result
@@ -31,17 +34,29 @@ def told(result: Result, everything: bool = False) -> str:
     kinds: dict[tuple[str, str, str], list[Check]] = {}
     for check in held:
         kinds.setdefault((what(check), check.relation, check.unit), []).append(check)
-    lines += [
-        str(alike[0]) if len(alike) == 1 else _kind(name, alike)
-        for (name, *_), alike in kinds.items()
-    ]
+    alone = Counter(_about(alike[0]) for alike in kinds.values() if len(alike) == 1)
+    for (name, *_), alike in kinds.items():
+        about = _about(alike[0])
+        if len(alike) > 1:
+            lines.append(_kind(name, alike))
+        elif alone[about] == 1:
+            lines.append(str(alike[0]))
+        elif alone.pop(about, 0):  # once for all of them
+            singles = [same[0] for same in kinds.values() if len(same) == 1]
+            n = sum(_about(check) == about for check in singles)
+            lines.append(f"ok   {n} × {about}, each of another kind")
     lines.append(f"{len(held)} checks that held, by kind; --all-checks prints each of them")
     return "\n".join(lines)
 
 
 def what(check: Check) -> str:
-    """What was measured: the last part of its name."""
-    return check.name.rpartition(": ")[2]
+    """What was measured: the last part of its name, without what stands in brackets behind it."""
+    return check.name.partition(" (")[0].rpartition(": ")[2]
+
+
+def _about(check: Check) -> str:
+    """What its name begins with."""
+    return re.split("[,:(]", check.name)[0].strip()
 
 
 def _kind(name: str, alike: Sequence[Check]) -> str:
@@ -53,7 +68,7 @@ def _kind(name: str, alike: Sequence[Check]) -> str:
         return f"{start}each as expected{unit and ',' + unit}"
     worst = max(alike, key=_used)
     measured, target = worst.shown
-    of = worst.name.removesuffix(name).removesuffix(": ")
+    of = worst.name.partition(" (")[0].removesuffix(name).removesuffix(": ")
     return f"{start}worst {measured} {worst.relation} {target}{unit}{f' ({of})' if of else ''}"
 
 
