@@ -24,6 +24,7 @@ class Diagnosis:
     cycle: list[int] = field(default_factory=list)  # ranks of which each waits for the next
     calls: dict[int, str] = field(default_factory=dict)  # what each waiting rank is in, in a word
     ended: tuple[int, ...] = ()  # ranks that had returned
+    starved: bool = False  # it never had its time: whether it comes to its end was not seen
 
     @property
     def ok(self) -> bool:
@@ -93,7 +94,6 @@ ADVICE = {
     "so long, raise limit=.",
     "busy": "if it may take so long, raise limit=; else look at what should end the loop in "
     "this line.",
-    "starved": "try again when less runs beside it: whether it comes to its end was not seen.",
     "limit": "try again; if this machine is always so slow or so busy, raise limit=.",
     "stopped": "let it go on (kill -CONT), or find what stops it: a debugger, or Ctrl-Z.",
     "message lost": "wait for every isend before the function returns.",
