@@ -24,7 +24,9 @@ help: ## list these targets
 setup: ## create .venv and install (nothing to do: nothing done; PYTHON=python3.12 picks one)
 	@bash scripts/setup.sh
 
-lab: setup ## open JupyterLab (NOTEBOOK=03 picks another notebook: its number, name or file)
+lab: ## open JupyterLab (NOTEBOOK=03 picks another notebook: its number, name or file)
+	@bash scripts/lab.sh --look "$(NOTEBOOK)"
+	@bash scripts/setup.sh
 	@bash scripts/lab.sh "$(NOTEBOOK)"
 
 test: setup ## run every test, and every notebook against its stored outputs

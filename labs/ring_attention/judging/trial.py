@@ -22,7 +22,10 @@ from labs.ring_attention.judging.trial_record import Record, watch_contents
 from labs.staying import must_return
 
 LIMIT = 20.0
-"""Seconds a launch may take: a cell ends within 30 s, whatever the answer does."""
+"""Seconds a launch may take: a cell ends within 30 s, whatever the answer does.
+
+On a machine that others keep busy it is given as many of its own, three times as long at most.
+"""
 WORLD = 4
 JOB = "job"
 """What a rank keeps: the number of the job that it is at."""
