@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import leftovers
+from tests import leftovers, longest
 
 # Two tests at a time do not wait for each other's runs. The tests of the queue name their own.
 os.environ["LABS_QUEUE"] = "off"
@@ -34,6 +34,10 @@ def pytest_configure(config):
     if sys.dont_write_bytecode and not hasattr(config, "workerinput"):
         for folder in ("labs", "solutions", "tests"):
             compileall.compile_dir(_ROOT / folder, quiet=2)
+
+
+def pytest_collection_modifyitems(items):
+    items[:] = longest.first(items, _ROOT)
 
 
 @pytest.fixture(scope="session", autouse=True)
