@@ -8,7 +8,8 @@ PY := .venv/bin/python
 TESTED := $(wildcard tests notebooks solutions)
 
 # Two files at a time. A file stays whole: the cells of a notebook need one kernel, in their order.
-SIDE_BY_SIDE ?= -n 2 --dist loadfile
+# The longest come first: tests/longest.py.
+SIDE_BY_SIDE ?= -n 2 --dist loadfile --no-loadscope-reorder
 
 export PYTHON
 

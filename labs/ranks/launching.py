@@ -186,12 +186,13 @@ class _Attempt:
                 return message["code"]
             if started is None:
                 continue
-            self.line.show(self.traces.state())
+            if self.line.due():
+                self.line.show(self.traces.state())
             if seen.why is None:
                 if first_end is None:
                     seen.gone = self.traces.gone()
                     first_end = now if seen.gone else None
-                if all_done is None and not self.traces.silent():
+                if all_done is None and self.traces.all_reported_well():
                     all_done = now
                 if first_end is not None and now - first_end > _GRACE:
                     seen.why, seen.outlived = "ended", self.traces.alive()
