@@ -64,16 +64,21 @@ def signed(count: float) -> str:
 
 def score_table() -> str:
     """Sources left out of the fit, and sources that were never in one."""
-    head = ["never in a fit", "n", "MAPE", "bias", "≤10 %", "≤20 %"]
+    head = ["never in a fit", "n", "MAPE", "bias", "≤10 %", "≤20 %", "worst"]
     held = {name for those in left_out.offs().values() for name in those}
     by_source: dict[str, list[float]] = {}
+    worst: dict[str, tuple[float, str]] = {}
     for run, off in unseen():
         if run.name not in held:
-            by_source.setdefault(family(run), []).append(off)
+            source = family(run)
+            by_source.setdefault(source, []).append(off)
+            told = f"{run.name} {off:+.1%}"
+            worst[source] = max(worst.get(source, (0.0, "")), (abs(off), told))
     rows = [
         [source, str(len(offs)), f"{mean([abs(off) for off in offs]):.1%}",
          f"{mean(offs):+.1%}",
-         *(f"{mean([float(abs(off) <= most) for off in offs]):.0%}" for most in (0.1, 0.2))]
+         *(f"{mean([float(abs(off) <= most) for off in offs]):.0%}" for most in (0.1, 0.2)),
+         worst[source][1]]
         for source, offs in by_source.items()
     ]  # fmt: skip
     return f"{left_out.table()}\n\n{aligned([head, *rows])}"
