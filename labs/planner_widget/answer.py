@@ -27,6 +27,8 @@ BLOCKS = ("verdict", "numbers", "nodes", "pipeline", "memory", "seconds", "traff
           "along", "rests")  # fmt: skip
 """In the order in which they stand below each other."""
 FASTEST = 5
+SAME_MODEL = 0.1
+"""Share by which sizes that were given may be off N before a plan is said to be another model's."""
 _PARTS = ("compute", "recompute", "head", "tp", "cp", "pp", "dp", "bubble", "optimizer")
 
 
@@ -90,6 +92,13 @@ def _precise(asked: Asked) -> dict[str, str]:
     fits = worst.total <= cluster.usable
     told = warnings(model, cluster, layout)
     seen = view(asked.lesson())
+    apart = model.parameters / asked.parameters - 1
+    if abs(apart) > SAME_MODEL:
+        told.insert(
+            0,
+            f"hidden, heads, MLP width and layers make {model.parameters:,} parameters, "
+            f"{apart:+.0%} of N = {asked.parameters:.4g}: with 0 they are assumed from N",
+        )
     if not fits:
         told.insert(0, f"stage {worst.stage} would hold {both(worst.total)}, and a plan may fill "
                     f"{both(cluster.usable)} of {cluster.gpu.name}")  # fmt: skip

@@ -71,7 +71,8 @@ class Row:
     def __str__(self) -> str:
         share = self.unit == "of the time"
         numbers = [f"{n:.1%}" if share else f"{n:,.0f}" for n in (self.predicted, self.measured)]
-        apart = "exact" if self.apart == 0 else f"{self.apart:+.2%}"
+        apart = f"{100 * self.apart:+.1f} pt" if share else f"{self.apart:+.2%}"
+        apart = "exact" if self.apart == 0 else apart
         verdict = "ok" if self.ok else f"FAIL, beyond {self.within:.0%}"
         return (
             f"{self.what:44}{numbers[0]:>12}{numbers[1]:>12}  {self.unit:12}{apart:>9}  {verdict}"
