@@ -9,9 +9,9 @@ import tracemalloc
 
 from benchmarks.figure import Figure
 from labs.planner.cluster import Cluster
+from labs.planner.cost.time import forget
 from labs.planner.model import Model
 from labs.planner.search import WIDE, Space, search
-from labs.planner.time import forget
 
 LLAMA = dict(gated=True, bias=False, positions=False, tied=False, vocab=128256, length=8192)
 LLAMA_70B = Model(80, 8192, 64, kv_heads=8, d_ff=28672, **LLAMA)

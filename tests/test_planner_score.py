@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from labs.planner import errors, left_out, published, unseen
-from labs.planner.constants import FILE, Constants, frozen
-from labs.planner.fit import (
+from labs.planner.cost.constants import FILE, Constants, frozen
+from labs.planner.evidence import errors, left_out, published, unseen
+from labs.planner.evidence.fit import (
     FITTED,
     LEFT_OUT,
     MOST,
@@ -24,8 +24,8 @@ from labs.planner.fit import (
     layer_errors,
     scored_runs,
 )
-from labs.planner.runs import run_of, year_of
-from labs.planner.score import kendall_tau, regret, score_file, score_rows, table
+from labs.planner.evidence.runs import run_of, year_of
+from labs.planner.evidence.score import kendall_tau, regret, score_file, score_rows, table
 
 KEPT = json.loads(FILE.read_text(encoding="utf-8"))
 ROWS = published.read()

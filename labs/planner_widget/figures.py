@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from labs.figure import BLUE, MARKERS, ORANGE, Picture, axes, picture
-from labs.planner.errors import unseen
-from labs.planner.memory import difference
-from labs.planner.score import aligned, mean
+from labs.planner.cost.memory import difference
+from labs.planner.evidence.errors import unseen
+from labs.planner.evidence.score import aligned, mean
 from labs.planner.units import gb
 from labs.planner_widget import answer as blocks
 from labs.planner_widget.asked import Asked

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from labs.planner.cluster import GPUS
+from labs.planner.evidence.score import aligned
 from labs.planner.lesson import FIXED_M, View, story_a, story_b, story_c, view
-from labs.planner.score import aligned
 from labs.planner.search import divisors
 from labs.planner.units import both
 from labs.planner_widget import words

@@ -1,6 +1,6 @@
 """A plan on real ranks of this machine, tiny: what the planner says of it beside what they did.
 
-    shrink(layout)      a mesh of at most 8 ranks          labs/planner/shrink.py
+    shrink(layout)      a mesh of at most 8 ranks          labs/planner/exports/shrink.py
     measure(...)        ranks train it: what they held, sent, and waited
     compare(...)        the same by labs/planner and labs/formulas, a row each
 
@@ -24,10 +24,10 @@ from labs.mesh.layout import Layout as Mesh
 from labs.mesh.programs import Work
 from labs.mesh.straggler import Timed
 from labs.mesh.trainer import PARTS
+from labs.planner.cost.memory import all_stages
+from labs.planner.exports.shrink import MOST, Shrunk, shrink
 from labs.planner.layout import Layout
-from labs.planner.memory import all_stages
 from labs.planner.model import Model
-from labs.planner.shrink import MOST, Shrunk, shrink
 from labs.planner.software import COURSE
 from labs.ranks import Run
 

@@ -10,7 +10,7 @@ from labs.planner_widget.pictures.svg import GREY, INK, LOOKS, Drawing
 
 _LEFT, _WIDTH, _BAR, _STEP = 84, 640, 24, 36
 PARTS = ("weights", "gradients", "optimizer", "activations", "ends", "working")
-"""As labs.planner.memory.StageMemory names them."""
+"""As labs.planner.cost.memory.StageMemory names them."""
 STATE = "state"
 NAMES = {
     "ends": "embedding, head, logits",

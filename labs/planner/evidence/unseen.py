@@ -1,4 +1,4 @@
-"""python -m labs.planner.unseen: how good predictions are of runs that no constant was fitted on.
+"""python -m labs.planner.evidence.unseen: how good predictions of runs are that no fit has seen.
 
 Two tables. In the first each source was left out of a fit and then predicted; the runs of the
 second were in no fit at all, and are predicted by the frozen constants.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from labs.planner.errors import family, unseen
-from labs.planner.left_out import megatron_style, offs
-from labs.planner.runs import Run
-from labs.planner.score import aligned, mean
+from labs.planner.evidence.errors import family, unseen
+from labs.planner.evidence.left_out import megatron_style, offs
+from labs.planner.evidence.runs import Run
+from labs.planner.evidence.score import aligned, mean
 
 Off = tuple[Run, float]
 LEFT_OUT, NEVER = "left out of the fit", "in no fit"

@@ -4,7 +4,7 @@
     activations  what layers keep for their backward pass x micro-batches in flight
     ends         embedding's mask on the first stage, last norm, head and logits on the last
     working      ZeRO-3's gathered layers; with full recompute the one layer at hand
-    eager        of the course's own software every tensor is counted instead: labs/planner/eager.py
+    eager        of the course's own software every tensor is counted instead: eager.py
 
 "Allocated" is what tensors take (torch: max_memory_allocated); "reserved" by the allocator is
 more. Source of activations: Korthikanti et al., "Reducing Activation Recomputation in Large
@@ -19,9 +19,9 @@ from functools import lru_cache
 from labs import formulas
 from labs.formulas import StateBytes
 from labs.formulas.sequence import RECOMPUTE
-from labs.planner import eager
-from labs.planner.account import ENDS, KEPT, WORKING
 from labs.planner.cluster import Cluster
+from labs.planner.cost import eager
+from labs.planner.cost.account import ENDS, KEPT, WORKING
 from labs.planner.layout import Layout
 from labs.planner.model import Model
 from labs.planner.software import Software

@@ -1,7 +1,7 @@
 """Each source predicted with constants fitted without it.
 
 The errors are kept in constants.json, where the fit wrote them; nothing is fitted here. What the
-planner says of a run that it has not seen is about as good as this (labs/planner/unseen.py).
+planner says of a run that it has not seen is about as good as this (unseen.py).
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from math import exp
 
-from labs.planner import published
-from labs.planner.constants import FILE
-from labs.planner.fit import scored_runs
-from labs.planner.runs import Run
+from labs.planner.cost.constants import FILE
+from labs.planner.evidence import published
+from labs.planner.evidence.fit import scored_runs
+from labs.planner.evidence.runs import Run
 
 
 def megatron_style(run: Run) -> bool:
