@@ -110,7 +110,8 @@ RIGHT = {
                 fixed, at_batch = (Fraction(pp - 1, m + pp - 1)
                                    for m in (micro_batches, batch // int(dp)))
                 state = Fraction(16) * int(parameters) / (dp * pp * tp)
-                rows += (dict(dp=dp, pp=pp, state=state, bubble_fixed=fixed, bubble_batch=at_batch),)
+                rows += (dict(dp=dp, pp=pp, state=state, bubble_fixed=fixed,
+                              bubble_batch=at_batch),)
                 dp, pp = dp / 2, pp * 2
             return rows
         """),
@@ -148,7 +149,8 @@ RIGHT = {
                 if not m:
                     return [], "batch"
                 rows, word = back(pp // 2)
-                return [{"dp": dp, "pp": pp, "m": m, "bubble": (pp - 1) / (m + pp - 1)}, *rows], word
+                row = {"dp": dp, "pp": pp, "m": m, "bubble": (pp - 1) / (m + pp - 1)}
+                return [row, *rows], word
             pp = gpus // tp
             while pp > layers:
                 pp //= 2

@@ -1,5 +1,7 @@
 """Wrong tables of the stories: prove_b and prove_c."""
 
+from dataclasses import replace
+
 from labs.planner_widget.judging.tables import BACK, BUBBLES, ENDS, ROWS, STATE
 from tests.mutants.mutant import changed
 from tests.mutants.planner.wrong import Wrong, of
@@ -46,7 +48,8 @@ def c(name: str, fails: tuple, hint: tuple, *changes: tuple[str, str], holds=())
 
 _BATCH = 'if dp * mbs > batch:\n        return rows, "batch"\n    '
 _OF_B = [
-    b("state_by_dp_only", (STATE,), ("by all three axes",), ("(dp * pp * tp)", "dp"), holds=(ROWS,)),
+    b("state_by_dp_only", (STATE,), ("by all three axes",), ("(dp * pp * tp)", "dp"),
+      holds=(ROWS,)),
     b("state_without_dp", (STATE,), ("by all three axes",), ("(dp * pp * tp)", "(pp * tp)"),
       holds=(ROWS,)),
     b("state_of_18_bytes", (STATE,), ("16 bytes a parameter",), ("16 *", "18 *"), holds=(ROWS,)),
@@ -64,7 +67,8 @@ _OF_B = [
       holds=(ROWS, STATE)),
     b("one_row_early", (ROWS,), ("the last row has",), ("% pp == 0", "% (2 * pp) == 0"),
       holds=(STATE, BUBBLES)),
-    b("as_long_as_pp_fits", (ROWS,), ("whole number",), ("gpus // tp % pp == 0", "pp <= gpus // tp")),
+    b("as_long_as_pp_fits", (ROWS,), ("whole number",),
+      ("gpus // tp % pp == 0", "pp <= gpus // tp")),
     b("every_divisor", (ROWS,), ("pp doubles",), ("% pp == 0", "% pp == 0 and pp < gpus"),
       ("pp *= 2", "pp += 1")),
     b("begins_at_two", (ROWS,), ("begin with pp = 1",), ("rows, pp = [], 1", "rows, pp = [], 2")),
@@ -75,27 +79,28 @@ _OF_B = [
     b("no_return", (ROWS,), ("without a `return`",), ("return rows", "print(len(rows))")),
 ]  # fmt: skip
 _OF_C = [
-    c("batch_never_told", (ENDS,), ("dp·mbs",), (_BATCH, "")),
+    c("batch_never_told", (BACK,), ("divide by is 0", "more than the batch"), (_BATCH, "")),
     c("word_never_batch", (ENDS,), ("look at the row that would come next",),
       ('rows, "batch"', 'rows, "pp = 1"'), holds=(BACK, BUBBLES)),
     c("word_always_batch", (ENDS,), ("look at the row that would come next",),
       ('rows, "pp = 1"', 'rows, "batch"'), holds=(BACK, BUBBLES)),
-    c("one_row_early", (ENDS,), ("dp·mbs is at most the batch",), ("mbs > batch", "mbs >= batch"),
-      holds=(BUBBLES,)),
+    c("one_row_early", (ENDS,), ("dp·mbs is at most the batch: 4 of 4",),
+      ("mbs > batch", "mbs >= batch"), holds=(BACK, BUBBLES)),
     c("ends_before_pp_1", (ENDS,), ("down to pp = 1",), ("pp >= 1", "pp > 1"),
       holds=(BACK, BUBBLES)),
     c("mbs_ignored", (BACK,), ("batch over dp·mbs",), ("batch // (dp * mbs)", "batch // dp")),
-    c("mbs_ignored_at_the_end", (ENDS,), ("dp·mbs is at most the batch",), ("dp * mbs >", "dp >"),
-      holds=(BUBBLES,)),
+    c("mbs_ignored_at_the_end", (ENDS,), ("more than the batch of 4",), ("dp * mbs >", "dp >")),
     c("layers_ignored", (BACK,), ("that gpus/tp and the layers allow",),
       ("min(gpus // tp, layers)", "gpus // tp")),
-    c("tp_ignored", (BACK,), ("that gpus/tp and the layers allow",),
+    c("tp_ignored", (BACK,), ("pp is more than gpus/tp",),
       ("min(gpus // tp, layers)", "min(gpus, layers)")),
-    c("begins_one_early", (BACK,), ("that gpus/tp and the layers allow",), ("while 2 * pp", "while 4 * pp")),
-    c("begins_over_the_top", (BACK,), ("begin with the largest",), ("while 2 * pp", "while pp")),
+    c("begins_one_early", (BACK,), ("that gpus/tp and the layers allow",),
+      ("while 2 * pp", "while 4 * pp")),
+    c("begins_over_the_top", (BACK,), ("pp is more than gpus/tp",), ("while 2 * pp", "while pp")),
     c("not_a_power_of_2", (BACK,), ("power of 2",), ("2 * pp <= min", "pp + 1 <= min"),
       ("    pp *= 2", "    pp += 1")),
-    c("bubble_over_ideal", (BUBBLES,), ("(pp-1)/(m + pp-1)",), ("(m + pp - 1)", "m"), holds=(BACK,)),
+    c("bubble_over_ideal", (BUBBLES,), ("share of the whole time",), ("(m + pp - 1)", "m"),
+      holds=(BACK,)),
     c("m_of_32", (BUBBLES,), ("m of this row",), ("(m + pp - 1)", "(32 + pp - 1)"), holds=(BACK,)),
     c("the_way_there", (BACK,), ("begin with the largest",), ('rows, "pp', 'rows[::-1], "pp')),
     c("rows_alone", (BACK,), ("return rows, word",), ('rows, "batch"', "rows"),
@@ -103,8 +108,8 @@ _OF_C = [
     c("in_the_other_order", (BACK,), ("return rows, word",), ('rows, "batch"', '"batch", rows'),
       ('rows, "pp = 1"', '"pp = 1", rows')),
     c("no_word", (ENDS,), ("got 'nonetype'",), ('rows, "pp = 1"', "rows, None")),
-    c("another_spelling", (ENDS,), ("'pp = 1'", "spell"), ('"pp = 1"', '"pp=1"')),
+    c("another_spelling", (ENDS,), ("'pp = 1'", "spelled"), ('"pp = 1"', '"pp=1"')),
     c("m_of_nothing", (BACK,), ("zerodivisionerror",), ("(dp * mbs)\n", "(dp * (mbs - 1))\n")),
 ]  # fmt: skip
-_OF_C[-1] = Wrong(**{**vars(_OF_C[-1]), "breaks": True})
-MUTANTS = [*_OF_B, *_OF_C]
+_BREAK = ("batch_never_told", "tp_ignored", "begins_over_the_top", "m_of_nothing")
+MUTANTS = [*_OF_B, *(replace(one, breaks=one.name in _BREAK) for one in _OF_C)]
