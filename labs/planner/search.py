@@ -19,7 +19,7 @@ from labs.planner.cluster import Cluster
 from labs.planner.constants import Constants, frozen
 from labs.planner.kernels import Machine, machine_of
 from labs.planner.layout import Layout
-from labs.planner.legal import first_refusal
+from labs.planner.legal import divisors, first_refusal
 from labs.planner.memory import (
     gathered_part,
     layer_part,
@@ -85,12 +85,6 @@ class Found:
         kept = self.refused.setdefault(reason, Refused(reason))
         kept.count += count
         kept.example = kept.example or example
-
-
-def divisors(number: int) -> list[int]:
-    """All of them, ascending."""
-    low = [n for n in range(1, int(number**0.5) + 1) if number % n == 0]
-    return low + [number // n for n in reversed(low) if n * n != number]
 
 
 def degrees(gpus: int, cp: tuple[int, ...]) -> Iterator[tuple[int, int, int, int]]:

@@ -19,10 +19,9 @@ from labs.planner.cluster import GPUS, Cluster
 from labs.planner.constants import frozen
 from labs.planner.kernels import machine_of
 from labs.planner.layout import Layout
-from labs.planner.legal import first_refusal
+from labs.planner.legal import divisors, first_refusal
 from labs.planner.memory import worst_stage
 from labs.planner.model import from_size
-from labs.planner.search import divisors
 from labs.planner.software import TODAY
 from labs.planner.time import step_seconds
 from labs.ranks.ship import Source

@@ -92,7 +92,9 @@ def told(at: Layout, per_node: int, count: int | None = None) -> str:
     """The picture in words."""
     whole = -(-at.gpus // per_node)
     some = shown(at, per_node) if count is None else count
-    rest = f"; {whole - some:,} more nodes go on in the same way" if whole > some else ""
+    hidden = min(per_node, at.gpus) - DRAWN
+    rest = f"; {hidden:,} more GPUs of a node are not drawn" if hidden > 0 else ""
+    rest += f"; {whole - some:,} more nodes go on in the same way" if whole > some else ""
     if at.tp > per_node:
         inside = f"each tensor-parallel group of {at.tp} lies on {-(-at.tp // per_node)} nodes"
     elif per_node % at.tp:
