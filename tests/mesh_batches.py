@@ -9,20 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from types import SimpleNamespace
 
 import pytest
 
-from labs import ranks
 from labs.exercise import Card
 from labs.mesh_3d.exercises import EXERCISES
 from labs.mesh_3d.judging import judge_norm, judge_step, norm, rounds, step
-from labs.ranks.devices import Placement
-from labs.ranks.run import Run, RunFailed
 from labs.ranks.ship import Source
+from tests import alone
+from tests.alone import SEED
 from tests.mutants.mesh import MUTANTS, RIGHT, function, source
 
-SEED = 11
 ON_FOUR = {
     "zero1_step": (step.steps, step.one, judge_step.judged),
     "global_grad_norm": (norm.norms, norm.one, judge_norm.judged),
@@ -52,17 +49,4 @@ def own_launch(answer: Callable | Source) -> Card:
 
 def in_process(name: str, text: str, patch: pytest.MonkeyPatch) -> Card:
     """The card by the exercise's own judge, whose one rank is this process."""
-    kept: dict[str, object] = {}
-
-    def launch(on_rank: Callable, ranks_: int, *, args: tuple, **_: object) -> SimpleNamespace:
-        assert ranks_ == 1
-        try:
-            return SimpleNamespace(values=[on_rank(*args)], output="")
-        except Exception as error:
-            told = f"rank 0: {type(error).__name__}: {error}"
-            place = Placement(1, "gloo", "cpu", "this process", 1)
-            raise RunFailed(Run(place, "warm", failure=told, kept=[kept])) from None
-
-    patch.setattr(ranks, "launch", launch)
-    patch.setattr(ranks, "keep", kept.__setitem__)
-    return Card(EXERCISES[name], EXERCISES[name].judge(function(name, text), SEED), 0.0)
+    return alone.in_process(EXERCISES[name], function(name, text), patch)

@@ -16,7 +16,7 @@ from labs.planner.evidence.score import score_file, table
 from labs.planner.exports import TARGETS, export, from_json
 from labs.planner.layout import Layout
 from labs.planner.legal import warnings
-from labs.planner.model import Model, from_size
+from labs.planner.model import Model, sized
 from labs.planner.search import Found, Space, explain, search
 from labs.planner.software import TODAY
 from labs.planner.units import gb
@@ -31,13 +31,12 @@ def plan(
     as an export's target has it. 0; 1 when none fits."""
     with bad_input():
         _refuse_export(target, number, as_json)
-        given = dict(vocab=vocab, length=length, experts=experts)
-        model = from_size(parameters, layers, d=hidden, heads=heads, **given)
-        if ffn or kv_heads:
-            model = Model(
-                layers, model.d, model.heads, vocab, length, kv_heads, ffn or model.d_ff, gated,
-                bias=False, positions=False, tied=False, assumed=model.assumed[:1],
-            )  # fmt: skip
+        if best < 1:
+            raise ValueError(f"--best shows 1 plan or more; got {best}")
+        model = sized(
+            parameters, layers, d=hidden, heads=heads, kv_heads=kv_heads, d_ff=ffn, gated=gated,
+            vocab=vocab, length=length, experts=experts,
+        )  # fmt: skip
         cluster = Cluster(gpus, per_node, find_gpu(gpu))
         found = search(model, cluster, batch, space=Space(zero=(zero,)), best=max(best, number))
         if target and found.plans:
@@ -55,6 +54,8 @@ def _refuse_export(target: str | None, number: int, as_json: bool) -> None:
         raise ValueError("--json and --export ask for different things; give one of them")
     if number < 1:
         raise ValueError(f"--rank counts from 1; got {number}")
+    if number > 1 and target is None:
+        raise ValueError(f"--rank {number} says which plan is exported; --export says as what")
 
 
 def _chosen(found: Found, number: int) -> Layout:

@@ -117,6 +117,10 @@ def find_gpu(name: str) -> GPU:
     raise ValueError(f"no GPU {name!r} is known; there are {', '.join(GPUS)}")
 
 
+LARGEST = 1_000_000
+"""GPUs of a cluster, or of a node: more are a slip of the pen."""
+
+
 @dataclass(frozen=True, eq=False)
 class Cluster:
     """G GPUs, `per_node` of them joined by NVLink. Raises ValueError for numbers that are none."""
@@ -131,6 +135,8 @@ class Cluster:
             size = getattr(self, word)
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
                 raise ValueError(f"{word} must be a whole number from 1 on, got {size!r}")
+            if size > LARGEST:
+                raise ValueError(f"{word} is at most {LARGEST:,} here, got {size:,}")
         if self.network is None:
             older = {"V100": DGX2_PORTS, "A100": INFINIBAND_SLOW}
             usual = older.get(self.gpu.name[:4], INFINIBAND_FAST)

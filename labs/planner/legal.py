@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from math import gcd, lcm
+from math import gcd, isqrt, lcm
 
 from labs import formulas
 from labs.planner.cluster import Cluster
@@ -41,6 +41,12 @@ def listed(numbers: Iterable[int]) -> str:
     """ "1, 2 or 4"."""
     words = [str(number) for number in numbers]
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def divisors(number: int) -> list[int]:
+    """All of them, ascending."""
+    low = [n for n in range(1, isqrt(number) + 1) if number % n == 0]
+    return low + [number // n for n in reversed(low) if n * n != number]
 
 
 def _product(model: Model, cluster: Cluster, at: Layout) -> str:
@@ -183,9 +189,8 @@ def first_refusal(model: Model, cluster: Cluster, layout: Layout) -> Refusal | N
 @lru_cache(maxsize=64)
 def legal_tp(model: Model) -> tuple[int, ...]:
     """Every tensor-parallel degree that heads, KV heads and the MLP's width allow."""
-    both = gcd(model.heads, model.d_ff)
-    legal = (t for t in range(1, both + 1) if both % t == 0)
-    return tuple(t for t in legal if formulas.legal_kv(model.kv_heads, t))
+    both = divisors(gcd(model.heads, model.d_ff))
+    return tuple(t for t in both if formulas.legal_kv(model.kv_heads, t))
 
 
 def warnings(model: Model, cluster: Cluster, layout: Layout) -> list[str]:

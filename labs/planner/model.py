@@ -16,6 +16,7 @@ from labs.formulas import Decoder
 
 HEAD_DIM = 128
 """Width of a head that is assumed where none is given: that of GPT-3 and of Llama."""
+MOST_PARAMETERS = 1e18
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +116,8 @@ class Model:
 
 def dense_only(experts: int) -> None:
     """Raises ValueError, a sentence, for a mixture of experts: nothing here counts its experts."""
+    if experts < 1:
+        raise ValueError(f"experts must be a whole number from 1 on, got {experts!r}")
     if experts > 1:
         raise ValueError(
             f"a mixture of {experts} experts was asked for; the planner counts dense models only: "
@@ -134,6 +137,10 @@ def from_size(
     dense_only(experts)
     if not parameters > 0 or layers < 1:
         raise ValueError(f"N and L must be above 0; got N = {parameters!r}, L = {layers!r}")
+    if parameters > MOST_PARAMETERS:
+        raise ValueError(
+            f"N is at most {MOST_PARAMETERS:.0e} parameters here, got {parameters:.3g}"
+        )
     assumed = []
     if not d:
         exact = (sqrt((2 * vocab) ** 2 + 48 * layers * parameters) - 2 * vocab) / (24 * layers)
@@ -158,3 +165,28 @@ def from_size(
         f"sequences of {length} tokens",
     ]
     return replace(found, assumed=tuple(assumed))
+
+
+def sized(
+    parameters: float, layers: int, *, d: int = 0, heads: int = 0, kv_heads: int = 0,
+    d_ff: int = 0, gated: bool = False, tied: bool = False, vocab: int = 128256,
+    length: int = 4096, experts: int = 1,
+) -> Model:  # fmt: skip
+    """As from_size, with what is known of its shape; 0: to be assumed. What N leaves goes to d_ff.
+
+    Where the sizes that are given are not N parameters, `assumed` says by how much.
+    """
+    found = from_size(
+        parameters, layers, d=d, heads=heads, vocab=vocab, length=length, experts=experts
+    )
+    if not (kv_heads or d_ff or gated or tied):
+        return found
+    if not d_ff:  # as wide as N leaves, in two matrices or three
+        d_ff = max(256, found.d_ff * 2 // 3 // 256 * 256) if gated else found.d_ff
+    model = Model(
+        layers, found.d, found.heads, vocab, length, kv_heads, d_ff, gated, bias=False,
+        positions=False, tied=tied,
+    )  # fmt: skip
+    apart = model.parameters / parameters - 1
+    told = f"these sizes are {model.parameters:,} parameters, {apart:+.1%} of the N asked for"
+    return replace(model, assumed=(*found.assumed[: (not d) + (not heads)], told))

@@ -87,12 +87,6 @@ class Found:
         kept.example = kept.example or example
 
 
-def divisors(number: int) -> list[int]:
-    """All of them, ascending."""
-    low = [n for n in range(1, int(number**0.5) + 1) if number % n == 0]
-    return low + [number // n for n in reversed(low) if n * n != number]
-
-
 def degrees(gpus: int, cp: tuple[int, ...]) -> Iterator[tuple[int, int, int, int]]:
     """Every (dp, pp, cp, tp) whose product is `gpus`."""
     for t in divisors(gpus):

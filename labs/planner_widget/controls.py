@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from html import escape
-from math import isfinite
-
 import ipywidgets as widgets
 
-from labs.planner.cluster import GPUS
-from labs.planner.search import divisors
-from labs.planner_widget.asked import Asked
+from labs.planner.cluster import GPUS, LARGEST
+from labs.planner.legal import divisors
+from labs.planner_widget.asked import ASSUMED, Asked
 
-LARGEST = 1_000_000
-"""Of a number of GPUs, sequences, tokens."""
 DEGREES = ("tp", "pp", "cp")
 _TABLES = {
     "bf16": "16: bf16", "bf16, fp32 gradients": "18: bf16, fp32 gradients",
@@ -75,7 +70,7 @@ def _control(name: str, value: object, asked: Asked) -> widgets.ValueWidget:
         return widgets.ToggleButtons(options=options, value=value, **(given | {"style": style}))
     if isinstance(value, bool):
         return widgets.Checkbox(value=value, **given)
-    least = 0 if name in ("hidden", "heads", "kv_heads", "ffn") else 1
+    least = 0 if name in ASSUMED else 1
     layout = wide("205px")
     return widgets.BoundedIntText(value=value, min=least, max=LARGEST, layout=layout, **given)
 
@@ -103,27 +98,10 @@ def rows(controls: dict, names: tuple) -> list[widgets.HBox]:
 
 
 def shown(name: str, value: object) -> object:
-    """70e9 as one would type it."""
+    """70e9 as one would type it, to the last figure."""
     if name != "parameters" or isinstance(value, str):
         return value
-    return f"{value:.6g}" if value < 1e6 else f"{value / 1e9:g}e9"
-
-
-def number(text: str) -> float:
-    """N as typed: 70e9, 70B, 7_000_000_000. Raises ValueError with what would do."""
-    plain = text.strip().replace(",", "").replace("_", "").replace(" ", "")
-    for letter, times in (("B", 1e9), ("M", 1e6), ("T", 1e12)):
-        if plain.upper().endswith(letter):
-            plain, scale = plain[:-1], times
-            break
-    else:
-        scale = 1.0
-    try:
-        found = float(plain) * scale
-    except ValueError:
-        found = float("nan")
-    if not (isfinite(found) and found > 0):
-        raise ValueError(
-            f"parameters, N: {escape(text)!r} is no number above 0; 70e9 or 70B would do"
-        )
-    return found
+    for text in (f"{value / 1e9:.12g}e9", f"{value:.17g}"):
+        if value >= 1e6 and text.count("e") == 1 and float(text) == value:
+            return text
+    return f"{value:.17g}"

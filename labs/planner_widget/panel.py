@@ -6,22 +6,22 @@ presses a button. There are no drop-down lists: JupyterLab takes their arrow key
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import ipywidgets as widgets
 
 from labs.answers import Missing
-from labs.planner.search import divisors
+from labs.planner.legal import divisors
 from labs.planner_widget import words
 from labs.planner_widget.answer import BLOCKS, answer
-from labs.planner_widget.asked import Asked
+from labs.planner_widget.asked import Asked, number
 from labs.planner_widget.controls import (
     DEGREES,
     EVERY,
     LESSON,
     MORE,
     controls,
-    number,
     offer,
     rows,
     shown,
@@ -76,7 +76,16 @@ class Panel:
         self._changed()
 
     def set(self, **fields: object) -> None:
-        """Move controls by their names, all at once: one new picture."""
+        """Move controls by their names, all at once: one new picture.
+
+        Raises ValueError, a sentence, and moves none, for a name that is no control or a value
+        that it cannot have. N as text goes to its control as it was typed.
+        """
+        _known(fields)
+        text = {name: one for name, one in fields.items() if _typed(name, one)}
+        rest = {name: one for name, one in fields.items() if name not in text}
+        asked = replace(self.asked, **rest)
+        fields = {name: getattr(asked, name) for name in rest} | text
         self._quiet = True
         try:
             for name, value in fields.items():
@@ -93,6 +102,7 @@ class Panel:
         """Tell a story, and set the layout to where it arrives."""
         self.told = tell(which, self.asked)
         last = self.told.views[-1].ask
+        self._quiet = True  # one new picture, at the end
         self.follows.value = True
         self.set(dp=last.dp, pp=last.pp, cp=1, tp=last.tp)
         self.views["story"].value = self.told.html()
@@ -172,7 +182,15 @@ def explore(asked: Asked | None = None, precise: bool = False, **fields: object)
 
     fields: of Asked, by name: explore(gpus=16, tp=2). Raises ValueError for a name that is none.
     """
+    _known(fields)
+    return Panel(replace(asked or Asked(), **fields), precise).box
+
+
+def _known(fields: Mapping[str, object]) -> None:
     unknown = [name for name in fields if name not in EVERY]
     if unknown:
         raise ValueError(f"{unknown[0]!r} is no control; there are {', '.join(EVERY)}")
-    return Panel(replace(asked or Asked(), **fields), precise).box
+
+
+def _typed(name: str, value: object) -> bool:
+    return name == "parameters" and isinstance(value, str)

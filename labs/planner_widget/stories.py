@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from labs.planner.cluster import GPUS
 from labs.planner.evidence.score import aligned
+from labs.planner.legal import divisors
 from labs.planner.lesson import FIXED_M, View, story_a, story_b, story_c, view
-from labs.planner.search import divisors
 from labs.planner.units import both
 from labs.planner_widget import words
 from labs.planner_widget.asked import Asked
@@ -56,7 +56,12 @@ class Told:
 
 
 def tell(which: str, asked: Asked) -> Told:
-    """Story "a", "b" or "c" for the cluster, the model and the batch that are asked."""
+    """Story "a", "b" or "c" for the cluster, the model and the batch that are asked.
+
+    Raises ValueError for another.
+    """
+    if which not in TITLES:
+        raise ValueError(f"there is no story {which!r}; there are {', '.join(TITLES)}")
     sizes = (asked.gpus, asked.per_node, asked.parameters, asked.layers)
     if which == "a":
         views = _on_card(story_a(*sizes, asked.batch), asked)

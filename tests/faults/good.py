@@ -20,6 +20,7 @@ from labs import (
     bubble_math,
     mesh_3d,
     one_f_one_b,
+    planner_widget,
     ranks,
     ranks_and_collectives,
     ring_attention,
@@ -42,6 +43,7 @@ SHORT: dict[str, Callable[[], Result]] = {
     ),
     "ring_attention": lambda: ring_attention.run(2, only="bytes", status=False),
     "mesh_3d": lambda: mesh_3d.run(2, only=mesh_3d.ONE, steps=1, status=False),
+    "planner_widget": lambda: planner_widget.run(2, only="tiny", status=False),
 }
 COMPUTING = ("matmul", "sleep", "one call that holds the interpreter's lock")
 EACH = "all three, one after the other"

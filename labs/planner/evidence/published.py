@@ -57,7 +57,8 @@ def read(file: str | Path = FILE) -> list[Row]:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path.name} cannot be read: {error}") from None
+        why = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        raise ValueError(f"{path.name or path} cannot be read: {why}") from None
     lines = csv.reader(text.splitlines(), strict=True)
     try:
         header = next(lines, None)

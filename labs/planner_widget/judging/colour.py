@@ -72,7 +72,21 @@ def _wrong(args: tuple, got: object) -> tuple[str, str, str] | None:
     if got not in COLOURS:
         return want.regime, f"got {got!r}", f"one of {', '.join(map(repr, COLOURS))} is asked for"
     told = f"got {got!r}, expected {want.regime!r}"
-    if want.regime == "green":
-        pp = args[1]["pp"]
-        return "green", told, f"m = {want.m}, pp = {pp}: a bubble of {want.bubble_batch:.1%}"
-    return want.regime, told, want.reasons[0]
+    return want.regime, told, "; ".join(_why(want, str(got)))
+
+
+def _why(want: View, got: str) -> list[str]:
+    """What speaks for the right colour, and what was taken for something else."""
+    ask, m = want.ask, want.m
+    told = [] if want.regime == "green" else [want.reasons[0]]
+    if got == "red":
+        told.append(f"tp = {ask.tp} fits into a node's {ask.per_node} GPUs, so it is not red")
+    elif want.regime == "green":
+        told.append(
+            f"m = {m} is not fewer than pp = {ask.pp}, and the bubble is {ask.pp - 1} of "
+            f"{m + ask.pp - 1} parts of the whole time, {want.bubble_batch:.1%}, no more than a "
+            "fifth"
+        )
+    elif want.regime == "amber":
+        told.append(f"m = {ask.batch}/(dp {ask.dp}·mbs {ask.mbs}) = {m}")
+    return told

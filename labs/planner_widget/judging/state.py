@@ -49,18 +49,29 @@ def hint(point: tuple, got: float) -> str:
          "of one of pp parts"),
         (formulas.state_bytes(parameters / pp, dp, zero), "tp is missing: a rank has one of tp "
          "parts of each matrix"),
+        *_other_stages(own, dp, zero),
         (formulas.state_bytes(own, dp, zero, mixed=False), "that is the table of fp32 alone: here "
          "2 of weights, 2 of gradients, 12 of optimizer"),
         (right * dp * pp * tp, "that is what all GPUs hold together"),
         (right / parameters, "that is bytes a parameter"),
+        (right / 1e9, "that is in GB: bytes are asked for"),
+        (right / 2**30, "that is in GiB: bytes are asked for"),
+        (formulas.state_bytes(parameters / (pp + tp), dp, zero), "pp and tp multiply: a rank has "
+         "N/(pp·tp) parameters"),
         (right + 2 * own / (dp if zero >= 2 else 1), "gradients cost 2 bytes here, not 4"),
         (right - 4 * own / (dp if zero >= 1 else 1), "the fp32 master copy is missing: optimizer "
          "is 12 bytes, master, m and v"),
     ]  # fmt: skip
-    for other in {0, 1, 2, 3} - {zero}:
-        slips.append((formulas.state_bytes(own, dp, other), f"that is ZeRO-{other}, not {zero}"))
     near = (why for slip, why in slips if slip != right and abs(got - slip) <= 1e-9 * abs(slip))
     return next(near, "")
+
+
+def _other_stages(own: float, dp: int, zero: int) -> list[tuple[float, str]]:
+    return [
+        (formulas.state_bytes(own, dp, other), f"that is ZeRO-{other}, not {zero}")
+        for other in range(4)
+        if other != zero
+    ]
 
 
 def judge(function: Callable | Source, seed: int) -> list[Verdict]:

@@ -20,6 +20,7 @@ BACK, ENDS = "rows back", "where it ends"
 C_PROPERTIES = (BACK, BUBBLES, ENDS)
 B_COLUMNS = ("dp", "pp", "state", "bubble_fixed", "bubble_batch")
 C_COLUMNS = ("dp", "pp", "m", "bubble")
+WORDS = ("batch", "pp = 1")
 Row = dict[str, float]
 
 
@@ -92,7 +93,7 @@ def plain_rows(value: object) -> object:
 
 def plain_c(value: object) -> object:
     """(rows, word), or what type it has."""
-    if not isinstance(value, tuple) or len(value) != 2:
+    if not isinstance(value, tuple | list) or len(value) != 2:
         return type(value).__name__
     rows, word = value
     return plain_rows(rows), word if isinstance(word, str) else type(word).__name__
@@ -100,12 +101,19 @@ def plain_c(value: object) -> object:
 
 def judge_b(function: Callable | Source, seed: int) -> list[Verdict]:
     """prove_b."""
-    return pure.judge(function, asked_b(seed), plain_rows, B_PROPERTIES, judged_b)
+    return pure.judge(function, asked_b(seed), plain_rows, B_PROPERTIES, judged_b, _of_failure)
 
 
 def judge_c(function: Callable | Source, seed: int) -> list[Verdict]:
     """prove_c."""
-    return pure.judge(function, asked_c(seed), plain_c, C_PROPERTIES, judged_c)
+    return pure.judge(function, asked_c(seed), plain_c, C_PROPERTIES, judged_c, _of_failure)
+
+
+def _of_failure(text: str) -> str:
+    if "ZeroDivisionError" not in text:
+        return ""
+    return ("something to divide by is 0: dp, where pp is more than gpus/tp; or m + pp - 1, where "
+            "pp = 1 and dp·mbs is more than the batch")  # fmt: skip
 
 
 def judged_b(asked: Sequence[Asked], made: Sequence[Made], output: str) -> list[Verdict]:
@@ -113,7 +121,11 @@ def judged_b(asked: Sequence[Asked], made: Sequence[Made], output: str) -> list[
     passed = {ROWS: "pp doubles, dp halves", STATE: "to the byte", BUBBLES: "both, in every row"}
 
     def wrong(args: tuple, got: object) -> tuple[str, str, str] | None:
-        return _of_rows(table_b(*args), got, B_COLUMNS, ROWS, {"state": STATE}, _why_b)
+        want = table_b(*args)
+        found = _of_rows(want, got, B_COLUMNS, ROWS, {"state": STATE}, _why_b)
+        if found is None and len(got) != len(want):
+            return ROWS, f"{len(got)} rows, expected {len(want)}", _length_b(want, len(got))
+        return found
 
     return pure.first_faults(B_PROPERTIES, passed, asked, made, wrong, output)
 
@@ -125,12 +137,18 @@ def judged_c(asked: Sequence[Asked], made: Sequence[Made], output: str) -> list[
 
     def wrong(args: tuple, got: object) -> tuple[str, str, str] | None:
         rows, word = table_c(*args)
-        if not isinstance(got, tuple):
+        if not isinstance(got, tuple) or isinstance(got[0], str):
+            got = got if isinstance(got, str) else f"({', '.join(map(str, got))})"
             hint = "two things are asked for: return rows, word"
             return BACK, f"the function returned {got}, not (rows, word)", hint
         found = _of_rows(rows, got[0], C_COLUMNS, BACK, {}, _why_c)
+        if found is None and len(got[0]) != len(rows):
+            told = f"{len(got[0])} rows, expected {len(rows)}"
+            return ENDS, told, _length_c(args, len(got[0]), len(rows))
         if found is None and got[1] != word:
             hint = "look at the row that would come next: is its dp·mbs more than the batch?"
+            if got[1] not in WORDS:
+                hint = "the word is 'batch' or 'pp = 1', spelled like this"
             return ENDS, f"got {got[1]!r}, expected {word!r}", hint
         return found
 
@@ -143,7 +161,10 @@ Why = Callable[[str, float, Row], str]
 def _of_rows(
     want: list[Row], got: object, columns: Sequence[str], rows: str, of: Mapping[str, str], why: Why
 ) -> tuple[str, str, str] | None:  # fmt: skip
-    """The first fault of a table. rows: the property of dp, pp, m; of: that of other columns."""
+    """The first fault of the rows that there are, or None.
+
+    rows: the property of dp, pp, m; of: that of other columns.
+    """
     if not isinstance(got, list):
         hint = "the function ends without a `return`" if got == "NoneType" else ""
         return rows, f"the function returned {got}, not a list of rows", hint
@@ -157,18 +178,60 @@ def _of_rows(
                 whole = name in ("dp", "pp", "m")
                 told = f"row {n}, pp = {right['pp']}: {name} is {value}, expected {right[name]:.9g}"
                 return rows if whole else of.get(name, BUBBLES), told, why(name, value, right)
-    if len(got) != len(want):
-        hint = "it ends where dp is no whole number any more, or a row cannot be"
-        return rows, f"{len(got)} rows, expected {len(want)}", hint
     return None
+
+
+def _length_b(want: list[Row], rows: int) -> str:
+    if not rows:
+        return "begin with pp = 1, and add a row as long as dp is a whole number"
+    last = want[-1]
+    if rows > len(want):
+        return f"the last row has pp = {last['pp']}: with twice that dp is no whole number"
+    here, then = want[rows - 1], want[rows]
+    return (
+        f"pp doubles: after pp = {here['pp']} comes pp = {then['pp']}, and dp = {then['dp']} is "
+        f"whole; the last row has pp = {last['pp']}"
+    )
+
+
+def _length_c(asked: tuple, rows: int, right: int) -> str:
+    """What the first row that is missing, or is one too many, has for dp·mbs."""
+    gpus, tp, layers, batch, mbs = asked
+    pp = [pp for _, pp in reversed(factors(gpus, tp)) if pp <= layers][min(rows, right)]
+    share = gpus // tp // pp * mbs
+    if rows > right:
+        return f"at pp = {pp} dp·mbs is {share}, more than the batch of {batch}: it ended before"
+    return (
+        f"at pp = {pp} dp·mbs is at most the batch: {share} of {batch}; without an end there it "
+        "goes on down to pp = 1"
+    )
+
+
+def _slip(value: object, right: float, bubble: tuple[int, float]) -> str:
+    """What a share that is wrong may be instead. bubble: pp, and m of this row."""
+    pp, m = bubble
+    if isinstance(value, Real) and pp > 1:
+        if isclose(value, (pp - 1) / m):
+            return "that is over the ideal time: asked for is the share of the whole time, " + _OF
+        if isclose(value, 100 * right):
+            return "a share is from 0 to 1, not per cent"
+    return ""
+
+
+_OF = "(pp-1)/(m + pp-1)"
 
 
 def _why_b(name: str, value: object, right: Row) -> str:
     p = right["pp"]
     if name == "state":
         return "16 bytes a parameter, divided by all three axes: dp·pp·tp is the same in every row"
+    if name.startswith("bubble"):  # m from the right share: s = (p-1)/(m + p-1)
+        m = (p - 1) / right[name] - (p - 1) if p > 1 else 0.0
+        slip = _slip(value, right[name], (p, m))
+        if slip:
+            return slip
     if name == "bubble_fixed":
-        return "m is what was handed in, in every row: (pp-1)/(m + pp-1)"
+        return f"m is what was handed in, in every row: {_OF}"
     if name == "bubble_batch":
         return f"m is the batch over dp, which grows with pp; here pp = {p}, dp = {right['dp']}"
     return "begin with pp = 1; pp doubles, and dp is gpus/(pp·tp), as long as that is whole"
@@ -178,5 +241,6 @@ def _why_c(name: str, value: object, right: Row) -> str:
     if name == "m":
         return "micro-batches of a replica: batch over dp·mbs"
     if name == "bubble":
-        return "(pp-1)/(m + pp-1) with the m of this row"
+        slip = _slip(value, right[name], (right["pp"], right["m"]))
+        return slip or f"{_OF} with the m of this row"
     return "begin with the largest power of 2 that gpus/tp and the layers allow; then pp halves"

@@ -49,6 +49,8 @@ def asked_cases(seed: int) -> list[Asked]:
         (_ODD, 11, 12, at(1, 11, 1)), (_ODD, 10, 12, at(1, 10, 1)), (_ODD, 3, 12, at(1, 3, 1)),
         (_LLAMA, 4, 10, at(4, 1, 1)), (_LLAMA, 4, 12, at(4, 1, 1, 3)),
         (_LLAMA, 4, 8, at(4, 1, 1, 4)),
+        (_LLAMA, 8, 4, at(2, 4, 1)), (_GPT, 20, 64, at(1, 1, 20)),
+        (dict(_ODD, kv_heads=1), 8, 12, at(1, 1, 8)),
         (_LLAMA, 4, 2, at(4, 1, 1)), (_LLAMA, 8, 12, at(2, 2, 2, 2)),
         (_LLAMA, 8, 12, at(2, 2, 2, 3)), (dict(_LLAMA, d_ff=28674), 4, 8, at(1, 1, 4)),
     ]  # fmt: skip
@@ -97,11 +99,19 @@ def _wrong(args: tuple, got: object) -> tuple[str, str, str] | None:
 
 
 def _why_it_can(model: dict, batch: int, layout: dict) -> str:
+    """What is odd about it and no reason against it; else that nothing is."""
     kv, tp, pp = model["kv_heads"], layout["tp"], layout["pp"]
-    if kv % tp and tp % kv == 0:
-        return f"{kv} KV heads on tp = {tp}: each is copied to {tp // kv} ranks"
+    m, told = batch // (layout["dp"] * layout["mbs"]), []
+    if kv % tp:
+        told.append(f"{kv} KV heads on tp = {tp}: each is copied to {tp // kv} ranks")
     if model["layers"] % pp:
-        return f"{model['layers']} layers on {pp} stages: uneven stages are slow, not impossible"
-    if batch // (layout["dp"] * layout["mbs"]) < pp:
-        return "fewer micro-batches than stages: a large bubble, not impossible"
-    return "each rule of the docstring holds: which one does your function see broken?"
+        told.append(f"{model['layers']} layers on {pp} stages: uneven is slow, not impossible")
+    if m < pp:
+        told.append(f"m = {m}, fewer than {pp} stages: a large bubble, not impossible")
+    if tp > 8:
+        told.append(f"tp = {tp} over many GPUs may be slow, not impossible")
+    return "; ".join(told) or (
+        f"dp·pp·tp is all GPUs; a rank has {model['heads'] // tp} query heads and {kv // tp} KV "
+        f"heads, a stage {model['layers'] // pp} of {model['layers']} layers, a replica {m} "
+        "micro-batches: nothing speaks against it"
+    )

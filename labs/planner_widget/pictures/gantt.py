@@ -7,6 +7,7 @@ many passes is drawn with fewer micro-batches or stages, and the words say so.
 from __future__ import annotations
 
 from functools import lru_cache
+from math import isqrt
 
 from labs import formulas
 from labs.answers import Missing, reference
@@ -17,18 +18,24 @@ from labs.schedules.instructions import FORWARD
 from labs.schedules.known import KNOWN
 from labs.schedules.timeline import Timeline
 
-STAGES, PASSES = 16, 320
+STAGES, CHUNKS, PASSES = 16, 20, 320
+"""Drawn at most: stages, chunks of a stage, forward passes."""
 FORWARD_LOOK, BACKWARD_LOOK = Look("forward", SKY), Look("backward", ORANGE)
 _LEFT, _WIDTH, _TOP = 64, 880, 3
 
 
-def drawn_size(pp: int, m: int, v: int) -> tuple[int, int]:
-    """Stages and micro-batches that are drawn of pp and m: rounds of pp where v > 1."""
+def drawn_size(pp: int, m: int, v: int) -> tuple[int, int, int]:
+    """Stages, micro-batches and chunks that are drawn of pp, m and v: rounds of pp where v > 1."""
     stages = min(pp, STAGES)
+    if v > 1:  # at least one round of all stages
+        v = min(v, CHUNKS)
+        stages = min(stages, isqrt(PASSES // v))
     most = max(PASSES // (stages * v), 1)
-    if m <= most:
-        return stages, m
-    return stages, max(most // stages * stages, stages if v > 1 else 1)
+    if m <= most and (v == 1 or m % stages == 0):
+        return stages, m, v
+    if v == 1:
+        return stages, max(most // stages * stages, 1), v
+    return stages, max(min(m, most) // stages * stages, stages), v
 
 
 @lru_cache(maxsize=256)
@@ -44,14 +51,14 @@ def simulated(pp: int, m: int, v: int = 1) -> Timeline:
 
 def gantt(pp: int, m: int, v: int = 1) -> Drawing:
     """The step of pp stages and m micro-batches, v chunks a stage."""
-    stages, micro = drawn_size(pp, m, v)
+    stages, micro, chunks = drawn_size(pp, m, v)
     try:
-        timeline = simulated(stages, micro, v)
+        timeline = simulated(stages, micro, chunks)
     except Missing as missing:
         drawing = Drawing(980, 26, str(missing))
         drawing.text(4, 18, str(missing))
         return drawing
-    words = told(pp, m, v, timeline)
+    words = told(pp, m, v, timeline, chunks)
     high = 20 if stages <= 8 else 14
     drawing = Drawing(980, _TOP + 24 + stages * (high + 3), words)
     scale = _WIDTH / timeline.makespan
@@ -87,13 +94,14 @@ def gantt(pp: int, m: int, v: int = 1) -> Drawing:
     return drawing
 
 
-def told(pp: int, m: int, v: int, timeline: Timeline) -> str:
-    """The bubble by formula, and by simulation of what is drawn."""
+def told(pp: int, m: int, v: int, timeline: Timeline, chunks: int) -> str:
+    """The bubble by formula, and by simulation of what is drawn, of `chunks` a stage."""
     p, n = timeline.schedule.ranks, timeline.schedule.micro_batches
     said = f"formula: {formulas.bubble_share(pp, m, v):.1%} of the step"
-    if (p, n) == (pp, m):
+    if (p, n, chunks) == (pp, m, v):
         return f"{said}; simulated: {timeline.bubble_share:.1%}"
+    fewer = f", {chunks} of {v} chunks" if chunks < v else ""
     return (
-        f"{said}; drawn: {p} of {pp} stages, {n} of {m} micro-batches: there "
-        f"{formulas.bubble_share(p, n, v):.1%}, simulated {timeline.bubble_share:.1%}"
+        f"{said}; drawn: {p} of {pp} stages, {n} of {m} micro-batches{fewer}: there "
+        f"{formulas.bubble_share(p, n, chunks):.1%}, simulated {timeline.bubble_share:.1%}"
     )

@@ -102,7 +102,7 @@ def told(at: Layout, per_node: int, count: int | None = None) -> str:
     whole = -(-at.gpus // per_node)
     some = shown(at, per_node) if count is None else count
     rest = f"; {some} of them drawn, the others go on in the same way" if whole > some else ""
-    if per_node > _NODE:
+    if min(per_node, at.gpus) > _NODE:
         rest += f"; {_NODE} GPUs of a node are drawn"
     if at.tp > per_node:
         inside = f"each tensor-parallel group of {at.tp} lies on {-(-at.tp // per_node)} nodes"

@@ -8,6 +8,7 @@ from pathlib import Path
 from textwrap import dedent, indent
 
 from labs.ranks import Cell, Source
+from tests import alone
 from tests.mutants.mutant import changed
 from tests.mutants.ring.wrong import Wrong
 
@@ -27,10 +28,7 @@ def source(name: str, text: str) -> Source:
 
 def function(name: str, text: str) -> Callable:
     """The same function, defined here and now."""
-    scope: dict[str, object] = {"__name__": f"cell_of_{name}"}
-    for cell in source(name, text).cells:
-        exec(compile(cell.text, cell.label, "exec"), scope)
-    return scope[name]
+    return alone.function(source(name, text))
 
 
 def body(signature: str) -> Callable[[str], str]:
