@@ -29,7 +29,7 @@ from labs.planner.cost.memory import (
 )
 from labs.planner.cost.time import StepTime, least_seconds, step_seconds, step_time
 from labs.planner.layout import Layout
-from labs.planner.legal import first_refusal
+from labs.planner.legal import divisors, first_refusal
 from labs.planner.model import Model
 from labs.planner.software import TODAY, Software
 from labs.planner.units import both
