@@ -27,7 +27,7 @@ BLOCKS = ("verdict", "numbers", "nodes", "pipeline", "memory", "seconds", "traff
           "along", "rests")  # fmt: skip
 """In the order in which they stand below each other."""
 FASTEST = 5
-_PARTS = ("compute", "recompute", "head", "tp", "cp", "pp", "dp", "bubble", "optimizer")
+PARTS = ("compute", "recompute", "head", "tp", "cp", "pp", "dp", "bubble", "optimizer")
 
 
 def answer(asked: Asked, precise: bool = False) -> dict[str, str]:
@@ -97,7 +97,7 @@ def _precise(asked: Asked) -> dict[str, str]:
     if not fits or asked.tp > asked.per_node:
         colour = "red"
     time = step_time(model, cluster, layout, software)
-    parts = {name: getattr(time, name) for name in _PARTS}
+    parts = {name: getattr(time, name) for name in PARTS}
     error = error_bars(layout, software)
     low, high = error.of(time.total)
     fine = f"fits, and takes {time.total:.3g} s a step ({low:.3g} to {high:.3g})"

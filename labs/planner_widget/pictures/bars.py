@@ -49,7 +49,7 @@ def seconds(parts: dict[str, float], between: tuple[float, float]) -> Drawing:
     drawing.path(f"M{a:.1f} 14H{b:.1f}M{a:.1f} 8v12M{b:.1f} 8v12", line=INK, thick=2)
     drawing.text((a + b) / 2, 34, f"{low:.3g} to {high:.3g} s", anchor="middle", colour=GREY)
     x, place, row = float(left), float(left), 0
-    looks = {name: look for name, look in zip(parts, [*LOOKS, *LOOKS], strict=False)}
+    looks = {name: look for name, look in zip(parts, LOOKS, strict=False)}
     for name, part in parts.items():
         drawing.box(x, 42, part * scale, 22, looks[name], line=INK, thick=0.5,
                     title=f"{name}: {part:.3g} s")  # fmt: skip
