@@ -55,7 +55,7 @@ def answer(asked: Asked, precise: bool = False) -> dict[str, str]:
     try:
         return found | _precise(asked)
     except ValueError as refused:
-        return found | {"verdict": words.verdict("red", [str(refused)])}
+        return found | {"verdict": words.verdict("red", [str(refused)]), "numbers": ""}
 
 
 def _numbers(asked: Asked) -> str:
