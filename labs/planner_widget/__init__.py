@@ -20,7 +20,7 @@ from labs.planner.evidence.errors import Bars, error_bars
 from labs.planner.legal import refusals
 from labs.planner_widget import by_score, by_stories, by_tiny
 from labs.planner_widget.answer import exported
-from labs.planner_widget.asked import Asked
+from labs.planner_widget.asked import Asked, an_asked
 from labs.planner_widget.pictures.gantt import simulated
 from labs.result import Result
 from labs.sections import chosen
@@ -54,7 +54,7 @@ def run(
     Raises ValueError, before anything is launched, for what cannot be.
     """
     sections = chosen(TOPIC, SECTIONS, only)
-    asked = asked or Asked()
+    asked = an_asked(asked)
     result = Result(TOPIC, dict(ranks=ranks, gpus=asked.gpus, layout=str(asked.layout())))
     begun = time.monotonic()
     for section in sections:
@@ -67,19 +67,21 @@ def explore(asked: Asked | None = None, precise: bool = False, **fields: object)
     """The planner as a box of widgets (labs/planner_widget/panel.py)."""
     from labs.planner_widget import panel
 
-    return panel.explore(asked, precise, **fields)
+    return panel.explore(an_asked(asked), precise, **fields)
 
 
 def tell(which: str, asked: Asked | None = None) -> object:
     """Story "a", "b" or "c" (labs/planner_widget/stories.py)."""
     from labs.planner_widget import stories
 
-    return stories.tell(which, asked or Asked())
+    return stories.tell(which, an_asked(asked))
 
 
 def refused(asked: Asked) -> list[str]:
     """Why a layout cannot be, a sentence each; empty where it can. Raises ValueError as Asked."""
-    return [one.sentence for one in refusals(asked.model(), asked.cluster(), asked.layout())]
+    return [
+        one.sentence for one in refusals(an_asked(asked).model(), asked.cluster(), asked.layout())
+    ]
 
 
 def bars(asked: Asked) -> Bars:

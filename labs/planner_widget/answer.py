@@ -29,7 +29,7 @@ BLOCKS = ("verdict", "numbers", "nodes", "pipeline", "memory", "seconds", "traff
 FASTEST = 5
 SAME_MODEL = 0.1
 """Share by which sizes that were given may be off N before a plan is said to be another model's."""
-_PARTS = ("compute", "recompute", "head", "tp", "cp", "pp", "dp", "bubble", "optimizer")
+PARTS = ("compute", "recompute", "head", "tp", "cp", "pp", "dp", "bubble", "optimizer")
 
 
 def answer(asked: Asked, precise: bool = False) -> dict[str, str]:
@@ -57,7 +57,7 @@ def answer(asked: Asked, precise: bool = False) -> dict[str, str]:
     try:
         return found | _precise(asked)
     except ValueError as refused:
-        return found | {"verdict": words.verdict("red", [str(refused)])}
+        return found | {"verdict": words.verdict("red", [str(refused)]), "numbers": ""}
 
 
 def _numbers(asked: Asked) -> str:
@@ -106,7 +106,7 @@ def _precise(asked: Asked) -> dict[str, str]:
     if not fits or asked.tp > asked.per_node:
         colour = "red"
     time = step_time(model, cluster, layout, software)
-    parts = {name: getattr(time, name) for name in _PARTS}
+    parts = {name: getattr(time, name) for name in PARTS}
     error = error_bars(layout, software)
     low, high = error.of(time.total)
     fine = f"fits, and takes {time.total:.3g} s a step ({low:.3g} to {high:.3g})"

@@ -114,6 +114,15 @@ class Asked:
         )  # fmt: skip
 
 
+def an_asked(asked: object) -> Asked:
+    """It, or without one the lesson's. Raises ValueError for anything else."""
+    if asked is None:
+        return Asked()
+    if not isinstance(asked, Asked):
+        raise ValueError(f"asked must be an Asked(gpus=…, …), got {asked!r}")
+    return asked
+
+
 def number(text: str) -> float:
     """N as typed: 70e9, 70B, 7_000_000_000. Raises ValueError with what would do."""
     plain = text.strip().replace(",", "").replace("_", "").replace(" ", "")

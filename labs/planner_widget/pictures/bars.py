@@ -5,7 +5,7 @@ from __future__ import annotations
 from labs.figure import RED
 from labs.planner.cost.traffic import Sent
 from labs.planner.units import both
-from labs.planner_widget.pictures.svg import GREY, INK, LOOKS, SMALL, WIDE, Drawing, Look
+from labs.planner_widget.pictures.svg import GREY, INK, LOOKS, SMALL, WIDE, Drawing
 
 _LEFT, _WIDTH, _BAR, _STEP = 84, 420, 22, 32
 NVLINK, NETWORK = LOOKS[2], LOOKS[1]
@@ -58,7 +58,7 @@ def seconds(parts: dict[str, float], between: tuple[float, float]) -> Drawing:
         drawing.text(left, 34, f"the estimate lies outside them: most runs of this kind were "
                      f"predicted too {off}", colour=RED)  # fmt: skip
     x, place, row = float(left), float(left), 0
-    looks = {name: look for name, look in zip(parts, [*LOOKS, Look("dark", INK)], strict=False)}
+    looks = {name: look for name, look in zip(parts, LOOKS, strict=False)}
     for name, part in parts.items():
         drawing.box(x, 42, part * scale, 22, looks[name], line=INK, thick=0.5,
                     title=f"{name}: {part:.3g} s")  # fmt: skip

@@ -47,6 +47,7 @@ LOOKS = (
     Look("crossed", RED, _RISING + _FALLING),
     Look("upright", GREY, "M4 0V8"),
     Look("cells", "#F0E442", "M0 4H8M4 0V8"),
+    Look("stairs", "#999999", "M0 2H4V6H8"),
 )
 
 
