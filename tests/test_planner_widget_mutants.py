@@ -15,12 +15,13 @@ from labs.planner_widget.panel import Box, Panel
 from labs.planner_widget.pictures import bars, gantt, memory, nodes, svg
 from tests import test_planner_odd as odd
 from tests import test_planner_pictures as pictures
+from tests import test_planner_typed as typed
 from tests import test_planner_widget as widget
 
 Patch = tuple[object, str, object]
 EVERY, OF_NODES = pictures.TestEveryPicture(), pictures.TestNodes()
 CONTROLS, STORIES = widget.TestControls(), widget.TestStories()
-DEGREES, BAD = widget.TestDegrees(), widget.TestBadInput()
+DEGREES, BAD = widget.TestDegrees(), typed.TestBadInput()
 
 
 def _asked_once(name: str) -> Callable[[], None]:
@@ -34,9 +35,14 @@ def _asked_once(name: str) -> Callable[[], None]:
     return check
 
 
-def _simulated_once() -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        CONTROLS.test_no_pipeline_is_simulated_twice(patch)
+def _patching(test: Callable[[pytest.MonkeyPatch], None]) -> Callable[[], None]:
+    """A test that patches something itself."""
+
+    def check() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            test(patch)
+
+    return check
 
 
 def _heavier(*args: object, real: Callable = stories._on_card) -> list:
@@ -99,7 +105,8 @@ MUTANTS: dict[str, tuple[Callable[[], None], Patch]] = {
     "the page keeps its verdict": (
         lambda: CONTROLS.test_each_changes_what_is_shown("gpus"), (Panel, "_show", _stale)),
     "pipelines are not kept": (
-        _simulated_once, (gantt, "simulated", lru_cache(maxsize=1)(gantt.simulated.__wrapped__))),
+        _patching(CONTROLS.test_no_pipeline_is_simulated_twice),
+        (gantt, "simulated", lru_cache(maxsize=1)(gantt.simulated.__wrapped__))),
     "degrees that do not divide": (
         lambda: DEGREES.test_a_degree_is_offered_what_divides_and_what_it_has(96),
         (panel, "divisors", lambda n: [2**i for i in range(n.bit_length())])),
@@ -108,6 +115,9 @@ MUTANTS: dict[str, tuple[Callable[[], None], Patch]] = {
     "N is rounded as it is shown": (
         lambda: BAD.test_n_is_kept_to_its_last_figure(70_553_706_496),
         (controls, "shown", lambda name, n: f"{n / 1e9:g}e9" if name == "parameters" else n)),
+    "what is refused is run as it was before": (
+        _patching(BAD.test_of_a_text_that_is_no_number_nothing_is_told_or_run),
+        (Panel, "refused", property(lambda self: "", lambda self, told: None))),
     "a path in what is stored": (
         lambda: widget.TestWhatIsStored().test_it_holds_the_blocks_and_no_path(False),
         (Box, "_repr_mimebundle_", _with_path)),
@@ -121,6 +131,6 @@ MUTANTS: dict[str, tuple[Callable[[], None], Patch]] = {
 def test_the_test_holds_and_notices_the_mutant(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check, (where, what, other) = MUTANTS[name]
     check()
-    monkeypatch.setattr(where, what, other)
+    monkeypatch.setattr(where, what, other, raising=False)  # an attribute of instances, too
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         check()

@@ -32,7 +32,8 @@ from labs.ranks import RunFailed
 
 
 class Panel:
-    """The controls of one planner; `asked` is what they say, `blocks` what is shown.
+    """The controls of one planner; `asked` is what they say, `blocks` what is shown; `refused` why
+    what they say is nothing to ask, and then `asked` is what they said before.
 
     box: the widget to display. controls: each by the name of its field of Asked.
     """
@@ -41,6 +42,7 @@ class Panel:
         self.asked = asked or Asked()
         self.told: Told | None = None
         self.blocks: dict[str, str] = {}
+        self.refused = ""
         self._quiet = False
         self.controls = controls(self.asked)
         self.follows = widgets.Checkbox(
@@ -99,7 +101,12 @@ class Panel:
         self._changed()
 
     def tell(self, which: str) -> None:
-        """Tell a story, and set the layout to where it arrives."""
+        """Tell a story, and set the layout to where it arrives. Of what is refused there is none.
+
+        Raises ValueError for a story that there is not.
+        """
+        if self.refused:
+            return
         self.told = tell(which, self.asked)
         last = self.told.views[-1].ask
         self._quiet = True  # one new picture, at the end
@@ -112,6 +119,9 @@ class Panel:
         from labs.planner_widget.tiny import run_tiny
 
         view = self.views["tiny"]
+        if self.refused:
+            view.value = words.verdict("red", [self.refused])
+            return
         view.value = words.heading("Running on real ranks of this machine …")
         try:
             told = str(run_tiny(self.asked.layout(), self.asked.model(), status=False))
@@ -123,8 +133,10 @@ class Panel:
         if self._quiet:
             return
         try:
-            self.asked = self._read()
+            self.asked, self.refused = self._read(), ""
         except ValueError as refused:
+            self.refused, self.told = str(refused), None
+            self.views["story"].value = self.views["tiny"].value = ""
             self._show(
                 dict.fromkeys(BLOCKS, "") | {"verdict": words.verdict("red", [str(refused)])}
             )
