@@ -8,7 +8,8 @@ PY := .venv/bin/python
 TESTED := $(wildcard tests notebooks solutions)
 
 # Two files at a time. A file stays whole: the cells of a notebook need one kernel, in their order.
-SIDE_BY_SIDE ?= -n 2 --dist loadfile
+# The longest come first: tests/longest.py.
+SIDE_BY_SIDE ?= -n 2 --dist loadfile --no-loadscope-reorder
 
 export PYTHON
 
@@ -24,7 +25,9 @@ help: ## list these targets
 setup: ## create .venv and install (nothing to do: nothing done; PYTHON=python3.12 picks one)
 	@bash scripts/setup.sh
 
-lab: setup ## open JupyterLab (NOTEBOOK=03 picks another notebook: its number, name or file)
+lab: ## open JupyterLab (NOTEBOOK=03 picks another notebook: its number, name or file)
+	@bash scripts/lab.sh --look "$(NOTEBOOK)"
+	@bash scripts/setup.sh
 	@bash scripts/lab.sh "$(NOTEBOOK)"
 
 test: setup ## run every test, and every notebook against its stored outputs

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from typing import TYPE_CHECKING
 
-from labs import topics, undefined
+from labs import printed, topics, undefined
 from labs.answers import Missing, attempted, is_own, own_used, reference, stubs_used
 from labs.ranks.ship import Source
 
@@ -113,10 +113,10 @@ class Card:
     def printed(self) -> list[str]:
         """What the ranks printed, ordered by rank and capped: of the case that failed, if one did.
 
-        Of a passed answer a few lines, of its last case.
+        Of a passed answer a few lines, of its last case. Warnings stand last, each once.
         """
         told = [v for v in self.verdicts if v.state == FAILED] or self.verdicts
-        lines = [line[:200] for line in told[0].output.splitlines()] if told else []
+        lines = [line[:200] for line in printed.lines(told[0].output)] if told else []
         most = 3 if self.ok else _PRINTED
         more = [f"[… {len(lines) - most} more lines …]"] if len(lines) > most else []
         return lines[:most] + more

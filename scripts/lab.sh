@@ -1,9 +1,20 @@
 #!/usr/bin/env bash
 # Open JupyterLab on a notebook (default: the first). Without a display it prints the address only.
+# --look NOTEBOOK refuses one that is not there, and does no more: before anything is installed.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-notebook=$(.venv/bin/python -m labs.notebooks.opened "${1:-notebooks/00_ranks_and_collectives.ipynb}") || exit
+FIRST=notebooks/00_ranks_and_collectives.ipynb
+if [ "${1:-}" = --look ]; then
+    python=.venv/bin/python
+    [ -x "$python" ] || python=${PYTHON:-python3}
+    said=$("$python" -B -m labs.notebooks.opened "${2:-$FIRST}" 2>&1 >/dev/null)
+    [ $? -eq 2 ] || exit 0 # where there is no Python that will do, the installation says so
+    printf '%s\n' "$said" >&2
+    exit 2
+fi
+
+notebook=$(.venv/bin/python -m labs.notebooks.opened "${1:-$FIRST}") || exit
 
 options=()
 if [ "$(uname)" != Darwin ] && [ -z "${DISPLAY:-}${WAYLAND_DISPLAY:-}" ] || [ -n "${SSH_CONNECTION:-}" ]; then

@@ -191,7 +191,8 @@ def global_grad_norm(
              the sum of all squares, each number of the model counted once
 
     Ranks exchange one number each, by one all-reduce. Squares of fp32 gradients must not overflow
-    or vanish: 1e20 and 1e-30 have squares that fp32 cannot hold.
+    or vanish: 1e20 and 1e-30 have squares that fp32 cannot hold. A NaN in a gradient makes the norm
+    NaN, so that nobody clips by a norm that hides it.
     """
     total = torch.zeros((), dtype=torch.float64)
     for grad, times in zip(grads, holders, strict=True):

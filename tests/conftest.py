@@ -1,14 +1,16 @@
 """Shared by the tests: private folders for temporary files, and the proof that nothing is left."""
 
 import atexit
+import compileall
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from tests import leftovers
+from tests import leftovers, longest
 
 # Two tests at a time do not wait for each other's runs. The tests of the queue name their own.
 os.environ["LABS_QUEUE"] = "off"
@@ -16,10 +18,26 @@ os.environ["LABS_QUEUE"] = "off"
 # Temporary files of this process, and of all that it starts, go to a folder of its own. pytest's
 # folders (tmp_path) stay where it keeps those of the last three times.
 os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+_ROOT = Path(__file__).resolve().parents[1]
 _OWN = Path(tempfile.mkdtemp(prefix="course-tests-"))
 os.environ["TMPDIR"] = str(_OWN)
 tempfile.tempdir = None
 atexit.register(shutil.rmtree, _OWN, ignore_errors=True)
+
+
+def pytest_configure(config):
+    """Compile the course where Python is told to keep no bytecode, as in many containers.
+
+    Each rank imports the course after its fork, and would compile it each time: a launch of four
+    ranks costs twice the processor time. A worker of xdist finds what its controller made.
+    """
+    if sys.dont_write_bytecode and not hasattr(config, "workerinput"):
+        for folder in ("labs", "solutions", "tests"):
+            compileall.compile_dir(_ROOT / folder, quiet=2)
+
+
+def pytest_collection_modifyitems(items):
+    items[:] = longest.first(items, _ROOT)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -84,7 +84,15 @@ REFUSED = {
                    r"dtype torch.float64 there, torch.float32 here$"),
     "no folder": (at(PAIR, 1), r"FileNotFoundError: there is no folder .*no folder"),
     "empty": (at(PAIR, 1), r"has no complete checkpoint; 1 that a cut-off save left are not read"),
-    "cut short": (at(SQUARE, 2), r"NotLoaded: step-000003 cannot be read: rank \d: "),
-    "file missing": (at(ONE, 0), r"NotLoaded: .*No such file"),
+    "cut short": (at(SQUARE, 2), r"NotLoaded: step-000003 cannot be read: its file __5_0.distcp, "
+                                 r"which rank 5 wrote, has 1,000 bytes, and [\d,]+ were written; "
+                                 r"there is no earlier one$"),
+    "file missing": (at(ONE, 0), r"its file __7_0.distcp, which rank 7 wrote, is missing; "
+                                 r"step-000002 can be read whole: load it with step=2$"),
+    "bytes changed": (at(SQUARE, 1), r"its file __0_0.distcp, which rank 0 wrote, is damaged "
+                                     r"between bytes 0 and [\d,]+, and so are 1 more; no earlier "
+                                     r"one there can be read whole$"),
+    "metadata": (at(PAIR, 1), r"its file .metadata cannot be read \(\w+\); there is no earlier "
+                              r"one$"),
     "foreign": (at(PAIR, 1), r"was not saved by this course"),
 }  # fmt: skip

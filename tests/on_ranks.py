@@ -149,3 +149,15 @@ def raise_odd(kind):
 
     dist.barrier()
     shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)
+
+
+def after_a_while():
+    """Return the rank, after two seconds."""
+    time.sleep(2)
+    return dist.get_rank()
+
+
+def for_ever():
+    """Never return."""
+    while True:
+        time.sleep(0.01)

@@ -113,3 +113,15 @@ def test_what_is_small_enough_stays_as_it_is(norm: float, scale: float) -> None:
     right = scale * torch.tensor([3.0, 4.0], dtype=torch.float64)
     torch.testing.assert_close(share, right, rtol=1e-6, atol=0)
     assert clip.norm == norm
+
+
+@pytest.mark.parametrize("largest", [1.0, None])
+def test_a_norm_that_is_no_number_is_not_hidden(largest: float | None) -> None:
+    """All of the gradients become NaN, as clip_grad_norm_ has it; unclipped they stay."""
+    share, theirs = torch.tensor([3.0, 4.0]), torch.nn.Parameter(torch.zeros(2))
+    clip = Clip(lambda grads, holders, group: torch.tensor(torch.nan), None, largest)
+    clip([share], [[]])
+    theirs.grad = torch.tensor([3.0, torch.nan])
+    torch.nn.utils.clip_grad_norm_([theirs], 1.0)
+    assert clip.norm != clip.norm and theirs.grad.isnan().all()
+    assert share.isnan().tolist() == [largest is not None] * 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from labs import topics
 from labs.exercise import exercises
 from tests.test_cli import TOPIC, labs, refused
 
@@ -39,8 +40,12 @@ def test_named_as_check_names_it() -> None:
         (["row_parallel", "0"], ["row_parallel has hints 1 to 3; hint 0 was asked for"]),
         (["row_parallel", "4"], ["row_parallel has hints 1 to 3; hint 4 was asked for"]),
         (["row_parallel", "two"], ["'two' is not a valid integer"]),
-        ([], ["Missing argument"]),
+        ([], ["name the exercise", "`labs hint row_parallel`", *topics.TOPICS]),
     ],
 )
 def test_bad_input(arguments: list[str], words: list[str]) -> None:
     refused(labs("hint", *arguments), *words)
+
+
+def test_the_sentence_without_an_argument_is_one() -> None:
+    assert len(labs("hint").stderr.splitlines()) == 1

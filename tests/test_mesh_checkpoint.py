@@ -79,11 +79,18 @@ def by_name(names, run):
 
 def broken(folder):
     """Folders that look like checkpoints, each with a fault."""
-    for name in ("cut short", "file missing", "foreign"):
+    for name in ("cut short", "file missing", "bytes changed", "metadata", "foreign"):
         shutil.copytree(folder / "ZeRO-1", folder / name)
     file = folder / "cut short" / "step-000003" / "__5_0.distcp"
     file.write_bytes(file.read_bytes()[:1000])
+    for name in ("file missing", "bytes changed"):
+        shutil.copytree(folder / name / "step-000003", folder / name / "step-000002")
     (folder / "file missing" / "step-000003" / "__7_0.distcp").unlink()
+    (folder / "bytes changed" / "step-000002" / "__1_0.distcp").unlink()
+    for rank in (0, 3):
+        file = folder / "bytes changed" / "step-000003" / f"__{rank}_0.distcp"
+        file.write_bytes(bytes(64) + file.read_bytes()[64:])
+    (folder / "metadata" / "step-000003" / ".metadata").write_bytes(b"not a pickle")
     shutil.copytree(folder / "ZeRO-1" / "step-000003", folder / "empty" / "step-000003.tmp-1f")
     from torch.distributed import checkpoint as dcp
 

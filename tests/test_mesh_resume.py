@@ -8,6 +8,7 @@ import pytest
 
 from labs import formulas
 from labs.answers import reference
+from labs.mesh import groups, resuming
 from labs.mesh.checkpoint import contents
 from labs.mesh.layout import Layout
 from labs.mesh.trainer import PARTS
@@ -116,3 +117,35 @@ def test_formulas():
     for one in (model, tied):
         on_ranks_ = [formulas.checkpoint_bytes_on_rank(one, 2, 2, s, 2, 8) for s in (0, 1)]
         assert 4 * sum(on_ranks_) == formulas.checkpoint_bytes(one.parameters, 8)
+
+
+class TestCores:
+    """Ranks are kept on cores only where that leaves none of a mesh's ranks waiting for another."""
+
+    @pytest.mark.parametrize(
+        ("world", "layouts", "shared"),
+        [
+            (4, (SQUARE, Layout(), Layout(dp=4)), True),
+            (8, (SQUARE,), False),  # its four ranks would share one core of two
+            (8, (Layout(2, 2, 1, 2), SQUARE), False),
+            (1, (Layout(),), True),
+        ],
+    )
+    def test_where_all_ranks_of_the_world_or_one_train(self, monkeypatch, world, layouts, shared):
+        calls = []
+        monkeypatch.setattr(groups.dist, "get_world_size", lambda: world)
+        monkeypatch.setattr(groups.ranks, "share_cores", lambda: calls.append(1))
+        groups.share_cores(*layouts)
+        assert calls == [1] * shared
+
+    @pytest.mark.parametrize("layouts", [[SQUARE], [SQUARE, Layout()]])
+    def test_it_is_asked_for_every_layout_that_goes_on(self, monkeypatch, layouts):
+        asked = []
+        monkeypatch.setattr(resuming.groups, "share_cores", lambda *given: asked.append(given))
+        monkeypatch.setattr(resuming.groups, "make", lambda layout: None)
+        monkeypatch.setattr(resuming.groups, "close", lambda mesh: None)
+        monkeypatch.setattr(resuming.torch, "set_num_threads", lambda n: None)
+        configs = [resume.configuration(Ask(layout=layout)) for layout in layouts]
+        assert resuming.resume(configs, {}, "", 1) == [None] * len(layouts)
+        assert resuming.train_and_save(configs[0], {}, "", 1, 1) is None
+        assert asked == [tuple(layouts), (layouts[0],)]

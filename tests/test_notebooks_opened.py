@@ -94,3 +94,39 @@ def test_lab_refuses_before_jupyterlab_starts(lab) -> None:
 def test_lab_opens_the_notebook(lab, asked: str, path: str) -> None:
     done = lab(asked)
     assert done.returncode == 0 and f"default_url=/lab/tree/{path}\n" in done.stdout, done.stderr
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """`make` in a clone without .venv, whose setup says that it ran."""
+    place = tmp_path / "mes côurs d’été"
+    (place / "scripts").mkdir(parents=True)
+    for name in ("Makefile", "scripts/lab.sh"):
+        (place / name).write_bytes((ROOT / name).read_bytes())
+    (place / "scripts" / "setup.sh").write_text("echo installing; exit 3")
+
+    def run(*arguments: str, **more: str) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            ["make", "--no-print-directory", *arguments], cwd=place, capture_output=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **more}, encoding="utf-8", timeout=60,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.mark.parametrize("asked", ["7", "notebooks/01_tp_linear.ipynb", "ä b"])
+def test_make_lab_refuses_before_it_installs(clone, asked: str) -> None:
+    done = clone("lab", f"NOTEBOOK={asked}")
+    assert done.returncode != 0 and "installing" not in done.stdout, done.stdout
+    assert f"There is no notebook '{asked}'. There are, the nearest first:" in done.stderr
+
+
+@pytest.mark.parametrize("asked", [[], ["NOTEBOOK="], ["NOTEBOOK=03"], ["NOTEBOOK=" + FIRST]])
+def test_make_lab_installs_for_one_that_is_there(clone, asked: list[str]) -> None:
+    done = clone("lab", *asked)
+    assert "installing" in done.stdout and "no notebook" not in done.stderr, done.stderr
+
+
+def test_without_a_python_the_installation_has_its_say(clone) -> None:
+    done = clone("lab", "NOTEBOOK=7", PYTHON="no-such-python")
+    assert "installing" in done.stdout and "no notebook" not in done.stderr, done.stderr

@@ -18,9 +18,9 @@ NOTEBOOK = "06_planner_widget.ipynb"
 SHOTS = os.environ.get("LABS_SCREENSHOTS")  # a folder to keep pictures in, to be looked at
 LESSON = [name for row in _LESSON for name in row]
 MORE = [name for name in EVERY if name not in LESSON]
-KEYS = {"parameters": ("End", "Backspace", "9"), "dp": ("ArrowUp",)}
-"""What is typed where it is not one press: 70e9 becomes 70e9 without its last figure, and so on."""
 SLIDERS = ("tp", "pp", "cp")
+QUIET = 0.5  # seconds without a change
+RUNS = 400.0  # seconds that the whole notebook may take on a busy machine
 pytestmark = [pytest.mark.slow, pytest.mark.ranks]
 
 
@@ -49,6 +49,7 @@ def lab(chromium: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
             "![...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].some("
             "p => p.innerText.includes('*') || p.innerText.includes('[ ]'))",
             arg=code,
+            timeout=1e3 * RUNS,
         )
         yield page
 
@@ -98,9 +99,19 @@ def press(page: object, name: str, *keys: str) -> tuple[str, str]:
     for key in keys:
         page.keyboard.press(key)
     end = time.monotonic() + 30
-    while (after := shown(page)) == before and time.monotonic() < end:
+    while shown(page) == before and time.monotonic() < end:
         page.wait_for_timeout(50)
-    return before, after
+    return before, settled(page)
+
+
+def settled(page: object) -> str:
+    """What is shown once nothing has changed for a while: blocks come one after the other."""
+    last, since = shown(page), time.monotonic()
+    while time.monotonic() - since < QUIET:
+        page.wait_for_timeout(50)
+        if (now := shown(page)) != last:
+            last, since = now, time.monotonic()
+    return last
 
 
 def shot(page: object, name: str) -> None:
@@ -128,8 +139,7 @@ class TestNotebook:
         shot(lab, "notebook")
 
     def test_the_keyboard_reaches_every_control(self, lab: object) -> None:
-        focus(lab, "more")
-        lab.keyboard.press("Enter")
+        press(lab, "more", "Enter")
         lab.wait_for_selector(".planner-table button")
         focus(lab, "gpus")
         reached = set()
@@ -142,8 +152,7 @@ class TestNotebook:
         wanted = {f"planner-{name}" for name in EVERY if name != "dp"}  # dp follows: disabled
         wanted |= {"planner-follows", "planner-more", *(f"planner-story-{s}" for s in "abc")}
         assert wanted - reached == set()
-        focus(lab, "more")
-        lab.keyboard.press("Enter")
+        press(lab, "more", "Enter")
 
     @pytest.mark.parametrize("name", [name for name in LESSON if name != "dp"])
     def test_each_control_of_the_lesson_changes_what_is_shown(self, lab: object, name: str) -> None:

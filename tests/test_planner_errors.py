@@ -11,10 +11,10 @@ from math import exp
 import numpy as np
 import pytest
 
-from labs.planner import errors, fit, left_out, published
-from labs.planner.constants import Constants, from_dict, frozen
-from labs.planner.errors import CP, KINDS, MEGATRON, OTHER, TEN, ZERO3, Bars
-from labs.planner.fit import FITTED, LEFT_OUT, belongs, error, scored_runs
+from labs.planner.cost.constants import Constants, from_dict, frozen
+from labs.planner.evidence import errors, fit, left_out, published
+from labs.planner.evidence.errors import CP, KINDS, MEGATRON, OTHER, TEN, ZERO3, Bars
+from labs.planner.evidence.fit import FITTED, LEFT_OUT, belongs, error, scored_runs
 from labs.planner.layout import Layout
 from labs.planner.software import TODAY, Software
 from labs.planner_widget import bars

@@ -15,7 +15,7 @@ import pytest
 from labs.mesh import layout as mesh_layout
 from labs.mesh_3d import by_hand
 from labs.planner.cluster import Cluster
-from labs.planner.export import TARGETS, Export, export
+from labs.planner.exports import TARGETS, Export, export
 from labs.planner.layout import Layout
 from labs.planner.model import Model
 from labs.planner.software import MEGATRON_2024, TODAY, Software
@@ -328,7 +328,7 @@ class TestAll:
             assert all(line.startswith("# ") for line in str(one).splitlines()[: len(one.notes)])
 
     def test_pure(self):
-        code = ("import sys; import labs.planner.export; "
+        code = ("import sys; import labs.planner.exports; "
                 "print([n for n in ('torch', 'numpy') if n in sys.modules])")  # fmt: skip
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, timeout=60,

@@ -9,7 +9,7 @@ from dataclasses import fields
 import pytest
 
 from labs.planner.cluster import GPUS
-from labs.planner.export import from_json, predict, to_json
+from labs.planner.exports import from_json, predict, to_json
 from labs.planner.model import Model
 from labs.planner.software import TODAY, Software
 from tests.test_planner_export import LLAMA, PLAN, SIXTY_FOUR, made

@@ -15,9 +15,9 @@ from labs.pipeline.partition import layer_counts
 from labs.pipeline.refuse import no_multiple
 from labs.planner import legal
 from labs.planner.cluster import Cluster
+from labs.planner.cost.memory import rank_parameters
 from labs.planner.layout import Layout
 from labs.planner.legal import RULES, first_refusal, legal_tp, refusals, warnings
-from labs.planner.memory import rank_parameters
 from labs.planner.model import Model
 from labs.planner.search import search
 from labs.schedules.known import KNOWN

@@ -11,8 +11,7 @@ import torch.nn.functional as F
 from labs import formulas
 from labs.gpt import GPT, Shape
 from labs.planner.cluster import Cluster
-from labs.planner.layout import Layout
-from labs.planner.memory import (
+from labs.planner.cost.memory import (
     METRIC,
     all_stages,
     assumptions,
@@ -24,6 +23,7 @@ from labs.planner.memory import (
     stage_memory,
     worst_stage,
 )
+from labs.planner.layout import Layout
 from labs.planner.model import Model
 from labs.planner.software import TABLES, Software
 from labs.planner.units import GB, GIB, both, gb, gib

@@ -12,7 +12,7 @@ import pytest
 from labs.gpt import GPT, Shape
 from labs.pipeline.partition import cut
 from labs.planner.cluster import GPUS, Cluster, find_gpu
-from labs.planner.memory import rank_parameters
+from labs.planner.cost.memory import rank_parameters
 from labs.planner.model import Model, dense_only, from_size
 
 LLAMA = dict(gated=True, bias=False, positions=False, tied=False, vocab=128256, length=8192)
@@ -157,7 +157,7 @@ class TestCluster:
 
 def test_importing_the_planner_needs_no_torch():
     code = (
-        "import sys; import labs.planner.search, labs.planner.score, labs.planner.lesson; "
+        "import sys; import labs.planner.search, labs.planner.evidence.score, labs.planner.lesson; "
         "print([name for name in ('torch', 'numpy') if name in sys.modules])"
     )
     done = subprocess.run(

@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 from labs import formulas
-from labs.planner import kernels, layer, legal, memory, time, units
+from labs.planner import legal, units
 from labs.planner.cluster import GPUS, Cluster
-from labs.planner.constants import Constants
+from labs.planner.cost import kernels, layer, memory, time
+from labs.planner.cost.constants import Constants
 from labs.planner.layout import Layout
 from labs.planner.model import Model
 from labs.planner.software import MEGATRON_2021, TODAY, Software

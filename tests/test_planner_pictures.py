@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 import pytest
 
 from labs import formulas
+from labs.planner.cost.memory import stage_memory
+from labs.planner.cost.traffic import traffic
 from labs.planner.layout import Layout
 from labs.planner.lesson import Ask, story_a, story_b, view
-from labs.planner.memory import stage_memory
-from labs.planner.traffic import traffic
 from labs.planner_widget import words
 from labs.planner_widget.answer import PARTS, answer
 from labs.planner_widget.asked import Asked
@@ -128,7 +128,7 @@ class TestNodes:
     @pytest.mark.parametrize(
         ("at", "per_node", "cells"),
         [(Layout(2, 4, 1, 8), 8, 64), (Layout(1, 1, 1, 1), 8, 1), (Layout(4, 4, 1, 8), 8, 64),
-         (Layout(3, 1, 1, 2), 4, 6), (Layout(1, 1, 1, 72), 72, 64), (Layout(2, 2, 2, 2), 6, 16),
+         (Layout(3, 1, 1, 2), 4, 6), (Layout(1, 1, 1, 72), 72, 72), (Layout(2, 2, 2, 2), 6, 16),
          (Layout(8), 3, 8)],
     )  # fmt: skip
     def test_a_cell_is_a_rank_at_its_place(self, at: Layout, per_node: int, cells: int) -> None:
@@ -142,9 +142,10 @@ class TestNodes:
         assert alt(picture).startswith(f"{at.gpus} GPUs on {-(-at.gpus // per_node)} nodes")
 
     def test_what_is_not_drawn_is_counted(self) -> None:
-        assert "8 more nodes go on" in alt(nodes.nodes(Layout(4, 4, 1, 8), 8))
-        assert "36 more GPUs of a node are not drawn" in alt(nodes.nodes(Layout(100), 100))
-        assert "more" not in alt(nodes.nodes(Layout(2, 4, 1, 8), 8))
+        assert "on 16 nodes" in alt(nodes.nodes(Layout(4, 4, 1, 8), 8))
+        assert "; 8 of them drawn, the others" in alt(nodes.nodes(Layout(4, 4, 1, 8), 8))
+        assert "72 GPUs of a node are drawn" in alt(nodes.nodes(Layout(100), 100))
+        assert "drawn" not in alt(nodes.nodes(Layout(2, 4, 1, 8), 8))
 
     @pytest.mark.parametrize(
         ("tp", "per_node", "split"), [(8, 8, 0), (16, 8, 8), (3, 8, 6), (6, 4, 10), (1, 8, 0)]
@@ -165,7 +166,7 @@ class TestNodes:
 
 def _rows(group: tuple[int, ...], per_node: int) -> int:
     """Frames of a group: one for each row of cells that it lies on."""
-    wide = min(per_node, 8)
+    wide = min(per_node, 16 if len(group) > 8 else 8)
     return len({(rank // per_node, rank % per_node // wide) for rank in group})
 
 
@@ -269,11 +270,20 @@ class TestBars:
 
 
 class TestStory:
+    def test_where_nothing_waits_tp_is_held_against_the_node(self) -> None:
+        picture = story.story(story_a())
+        bars = [one for one in boxes(picture) if one.find(f"{SVG}title") is None]
+        heights = [float(one.get("height")) for one in bars]
+        tall = [one.ask.tp for one in story_a()]
+        assert heights == pytest.approx([max(heights) * tp / max(tall) for tp in tall], abs=0.2)
+        assert "8 GPUs a node" in texts(picture)
+
     @pytest.mark.parametrize("views", [story_a(), story_b(), story_b(batch=4)[:1]])
     def test_a_bar_and_a_word_for_each_layout(self, views: list) -> None:
         picture = story.story(views)
-        tall = [float(one.get("height")) for one in boxes(picture)][: len(views)]
-        assert len(set(tall)) == 1  # the state is the same everywhere
+        states = [one for one in boxes(picture) if one.find(f"{SVG}title") is not None]
+        assert len(states) == len(views)
+        assert len({one.get("height") for one in states}) == 1  # the state is the same everywhere
         for one in views:
             name = one.ask.name
             assert name in texts(picture)
@@ -283,7 +293,7 @@ class TestStory:
             )
 
     def test_what_has_no_whole_m_has_no_mark(self) -> None:
-        views = [view(Ask(64, 8, 70e9, 80, 8, 1, 8, batch)) for batch in (512, 12)]
+        views = [view(Ask(64, 8, 70e9, 80, 4, 2, 8, batch)) for batch in (512, 14)]
         marks = [one for one in drawn(story.story(views)).findall(f"{SVG}path")
                  if one.get("d").endswith("z")]  # fmt: skip
         assert len(marks) == 2 + 1  # circles, and one triangle

@@ -17,12 +17,12 @@ from labs.mesh.held import label
 from labs.mesh.tensor_parallel import Place, tensor_parallel
 from labs.mesh_3d import training
 from labs.pipeline.partition import cut
-from labs.planner import eager, eager_passes, memory
+from labs.planner.cost import eager, eager_passes, memory
+from labs.planner.cost.memory import all_stages, rank_parameters, worst_stage
+from labs.planner.exports.shrink import TOY, Shrunk
 from labs.planner.layout import Layout
-from labs.planner.memory import all_stages, rank_parameters, worst_stage
 from labs.planner.model import Model
 from labs.planner.search import search
-from labs.planner.shrink import TOY, Shrunk
 from labs.planner.software import COURSE
 from labs.planner_widget import tiny
 from labs.tp_linear_pair import sharding

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from labs.cli import main
 from labs.planner.cluster import GPUS, Cluster
+from labs.planner.cost.memory import worst_stage
+from labs.planner.cost.time import step_time
 from labs.planner.layout import Layout
 from labs.planner.legal import refusals
-from labs.planner.memory import worst_stage
 from labs.planner.model import Model
 from labs.planner.search import (
     FIRST_THAT_FITS,
@@ -28,7 +29,6 @@ from labs.planner.search import (
     search,
 )
 from labs.planner.software import TODAY, Software
-from labs.planner.time import step_time
 
 SMALL = Model(12, 1024, 16, 32000, 2048)
 LLAMA = dict(gated=True, bias=False, positions=False, tied=False, vocab=128256, length=8192)
@@ -151,7 +151,7 @@ class TestCommand:
         assert done.exit_code == 2 and told in done.output and "Traceback" not in done.output
 
     def test_score(self, tmp_path):
-        from labs.planner.published import FILE
+        from labs.planner.evidence.published import FILE
 
         done = self.labs("plan", "score", str(FILE), "--json", str(tmp_path / "out.json"))
         assert done.exit_code == 0 and "MAPE" in done.output and "not scored, line" in done.output

@@ -8,15 +8,15 @@ import pytest
 
 from labs import formulas
 from labs.planner.cluster import GPUS, Cluster
-from labs.planner.constants import Constants, from_dict, frozen
-from labs.planner.kernels import Machine
-from labs.planner.layer import layer_times
+from labs.planner.cost.constants import Constants, from_dict, frozen
+from labs.planner.cost.kernels import Machine
+from labs.planner.cost.layer import layer_times
+from labs.planner.cost.time import mfu, step_time
 from labs.planner.layout import Layout
 from labs.planner.legal import warnings
 from labs.planner.model import Model
 from labs.planner.search import search
 from labs.planner.software import MEGATRON_2021, MEGATRON_2022, MEGATRON_2024, TODAY, Software
-from labs.planner.time import mfu, step_time
 
 A100 = GPUS["A100-80GB"]
 FULL = Constants(1, 1, 1, 1, 1, 1, 0)

@@ -13,11 +13,11 @@ from labs.answers import Missing
 from labs.cli import main
 from labs.mesh import legal as mesh_legal
 from labs.planner.cluster import Cluster
-from labs.planner.export import to_json
+from labs.planner.exports import to_json
+from labs.planner.exports.shrink import MOST, TOY, shrink
 from labs.planner.layout import Layout
 from labs.planner.legal import refusals
 from labs.planner.model import Model
-from labs.planner.shrink import MOST, TOY, shrink
 from labs.planner.software import TODAY
 from labs.planner_widget import tiny
 

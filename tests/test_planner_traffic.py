@@ -19,10 +19,10 @@ from labs import formulas
 from labs.formulas.mesh import stage_layers, stage_units
 from labs.formulas.mesh_traffic import ring_all_reduce_bytes, tp_traffic
 from labs.formulas.tensor import vocab_loss_payload
-from labs.planner import traffic as planner
 from labs.planner.cluster import Cluster
+from labs.planner.cost import traffic as planner
+from labs.planner.exports.shrink import TOY
 from labs.planner.layout import Layout
-from labs.planner.shrink import TOY
 from labs.planner.software import COURSE, TODAY
 
 E, MBS, M = 4, 2, 4

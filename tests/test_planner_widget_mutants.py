@@ -9,7 +9,6 @@ from functools import lru_cache
 import pytest
 
 from labs.planner.layout import Layout
-from labs.planner.lesson import story_b
 from labs.planner_widget import controls, panel, stories, tiny, words
 from labs.planner_widget.asked import Asked
 from labs.planner_widget.panel import Box, Panel
@@ -46,7 +45,7 @@ def _patching(test: Callable[[pytest.MonkeyPatch], None]) -> Callable[[], None]:
     return check
 
 
-def _heavier(*args: object, real: Callable = story_b) -> list:
+def _heavier(*args: object, real: Callable = stories._on_card) -> list:
     """Every step of (b) has a byte more of state than the one before."""
     return [replace(one, state=one.state + n) for n, one in enumerate(real(*args))]
 
@@ -117,7 +116,7 @@ MUTANTS: dict[str, tuple[Callable[[], None], Patch]] = {
         lambda: DEGREES.test_a_degree_is_offered_what_divides_and_what_it_has(96),
         (panel, "divisors", lambda n: [2**i for i in range(n.bit_length())])),
     "(b) is not flat": (
-        STORIES.test_b_leaves_the_state_and_raises_the_bubble, (stories, "story_b", _heavier)),
+        STORIES.test_b_leaves_the_state_and_raises_the_bubble, (stories, "_on_card", _heavier)),
     "N is rounded as it is shown": (
         lambda: BAD.test_n_is_kept_to_its_last_figure(70_553_706_496),
         (controls, "shown", lambda name, n: f"{n / 1e9:g}e9" if name == "parameters" else n)),

@@ -142,9 +142,7 @@ def test_keeping_something_unreportable_says_which():
 
 
 def test_at_the_limit_what_was_kept_stays(nothing_left):
-    begun = time.monotonic()
-    done = failed(on_ranks.deaf, 2, str(nothing_left), limit=1.0)
-    assert time.monotonic() - begun < 1 + 5
+    done = failed(on_ranks.deaf, 2, str(nothing_left), limit=1.0)  # which by itself never ends
     assert "the limit of 1 s was reached; ranks 0 and 1 still ran" in done.failure
     assert ", waiting for no rank (spinning) — tests/on_ranks.py, line" in done.failure
     (port,) = ports(nothing_left)

@@ -60,3 +60,18 @@ def test_quiet_says_nothing(clock):
     line.show("running")
     line.done()
     assert log.getvalue() == ""
+
+
+def test_what_to_show_is_found_out_ten_times_a_second(monkeypatch):
+    """A look reads a file of each rank; the kernel asks fifty times a second."""
+    monkeypatch.setattr(status, "_notebook_display", lambda head: None)
+    at = [1000.0]
+    monkeypatch.setattr(status.time, "monotonic", lambda: at[0])
+    line, looks = status.Status(HEAD, stream=io.StringIO()), 0
+    for _ in range(100):
+        at[0] += 0.02
+        looks += line.due()
+    assert 15 <= looks <= 20
+    line.show("running")
+    assert not line.due()  # what was shown stays for a while
+    assert not status.Status(HEAD, quiet=True).due()

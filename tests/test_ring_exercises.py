@@ -8,7 +8,7 @@ import pytest
 
 import solutions.ring_attention as answers
 from labs.exercise import FAILED, PASSED, exercises, judged
-from labs.ring_attention.judging import hints_broken, trial
+from labs.ring_attention.judging import hints_broken
 from tests import ring_batches
 from tests.mutants.ring import MUTANTS, RIGHT, source
 from tests.mutants.ring.wrong import Wrong
@@ -44,7 +44,7 @@ def test_wrong_answers_fail_and_are_named(wrong: Wrong) -> None:
     assert not card.ok and set(wrong.fails) <= failed, card
     assert all(word.lower() in told for word in wrong.hint), card
     assert {v.name for v in card.verdicts if v.state == PASSED} >= set(wrong.holds), card
-    assert card.seconds < trial.LIMIT, card  # a deadlock is told long before the limit
+    assert "the limit of" not in told, card  # a deadlock is told long before the limit
 
 
 @pytest.mark.parametrize("name", OWN)

@@ -44,18 +44,22 @@ def list_command() -> None:
     "--json", "json_file", metavar="FILE", help="Write the run as JSON; - prints only it."
 )
 @click.option("--trace", metavar="FILE", help="Write what ranks did when, for ui.perfetto.dev.")
+@click.option("--all-checks", "-v", "every", is_flag=True,
+              help="Print each check, also where they are many.")  # fmt: skip
 def run_command(
     topic: str, ranks: int | None, everything: bool, only: str | None, steps: int | None,
-    cold: bool, json_file: str | None, trace: str | None,
+    cold: bool, json_file: str | None, trace: str | None, every: bool,
 ) -> None:  # fmt: skip
     """Run a lab and print each measurement beside its formula.
+
+    Of more than 30 checks those that held are printed by kind, with the one nearest to its bound.
 
     TOPIC is its name, or its notebook's number or name: one_f_one_b, 03 or 03_one_f_one_b.
     """
     from labs.cli.run import run
 
     more = dict(only=only, steps=steps, all=everything or None)
-    sys.exit(run(topic, ranks, cold, json_file, trace, **more))
+    sys.exit(run(topic, ranks, cold, json_file, trace, every, **more))
 
 
 @main.command("bisect")
@@ -90,9 +94,9 @@ def check_command(what: str, file: str | None) -> None:
 
 
 @main.command("hint")
-@click.argument("what", metavar="EXERCISE")
+@click.argument("what", metavar="EXERCISE", required=False)
 @click.argument("number", type=int, default=1)
-def hint_command(what: str, number: int) -> None:
+def hint_command(what: str | None, number: int) -> None:
     """A hint for an exercise: the first, or that NUMBER."""
     from labs.cli.hint import hint
 

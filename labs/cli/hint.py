@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import click
 
-from labs import exercise
+from labs import exercise, topics
 from labs.cli.refuse import BadInput, bad_input
 
 
-def hint(what: str, number: int) -> int:
+def hint(what: str | None, number: int) -> int:
     """Print hint `number`, counted from 1, and how to get the next. Raises BadInput."""
+    if what is None:
+        raise BadInput(
+            "name the exercise that a hint is wanted for, as in `labs hint row_parallel`; "
+            f"`labs list` shows those of each topic: {', '.join(topics.TOPICS)}"
+        )
     with bad_input():
         found = exercise.find(what.rpartition(":")[2])  # as `labs check` names it: topic:exercise
     last = len(found.hints)

@@ -10,15 +10,15 @@ import click
 
 from labs.cli.refuse import BadInput, bad_input
 from labs.planner.cluster import Cluster, find_gpu
-from labs.planner.export import TARGETS, export, from_json
+from labs.planner.cost.memory import assumptions
+from labs.planner.cost.time import mfu
+from labs.planner.evidence.score import score_file, table
+from labs.planner.exports import TARGETS, export, from_json
 from labs.planner.layout import Layout
 from labs.planner.legal import warnings
-from labs.planner.memory import assumptions
 from labs.planner.model import Model, sized
-from labs.planner.score import score_file, table
 from labs.planner.search import Found, Space, explain, search
 from labs.planner.software import TODAY
-from labs.planner.time import mfu
 from labs.planner.units import gb
 
 

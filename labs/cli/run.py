@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from labs import ranks, topics
+from labs.cli.checks import told
 from labs.cli.refuse import BadInput, bad_input
 from labs.ranks.devices import most_ranks
 
@@ -21,12 +22,13 @@ ONLY_TIMES = (
 
 def run(
     name: str, count: int | None, cold: bool, json_file: str | None, trace: str | None,
-    **asked: object,
+    every: bool = False, **asked: object,
 ) -> int:  # fmt: skip
     """Returns 0 when all checks are ok, else 1. Raises BadInput before anything is launched.
 
-    asked: only, steps, all; what is None is left to the lab. all=True: also the sections that a lab
-    leaves out by itself; one that leaves none out is run as always.
+    every: print each check, however many there are. asked: only, steps, all; what is None is left
+    to the lab. all=True: also the sections that a lab leaves out by itself; one that leaves none
+    out is run as always.
     """
     with bad_input():
         topic = topics.find(name)
@@ -51,7 +53,7 @@ def run(
         with _told("-"):
             click.echo(result.to_json().encode(), nl=False)  # UTF-8, whatever the terminal is
     else:
-        click.echo(repr(result))
+        click.echo(told(result, every))
         click.echo(verdict(result))
         if left := _left_out(lab, more):
             click.echo(left)

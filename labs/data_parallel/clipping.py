@@ -33,6 +33,7 @@ class Clip:
         held = [p.parameter.held.copies * holders for those in pieces for p in those]
         self.norm = float(self._norm(grads, held, self.group))
         if self.largest is not None:
-            scale = min(1.0, self.largest / (self.norm + _EPS))
-            for share in shares:
-                share.mul_(scale)
+            scale = self.largest / (self.norm + _EPS)
+            if not scale >= 1.0:  # NaN scales too: all gradients become NaN, as torch has it
+                for share in shares:
+                    share.mul_(scale)

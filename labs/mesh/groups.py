@@ -41,6 +41,15 @@ class Mesh:
         return self.at["pp"] == self.layout.pp - 1
 
 
+def share_cores(*layouts: Layout) -> None:
+    """Keep each rank on a core of its own or shared evenly, where that suits all of the layouts.
+
+    Not for a mesh of some ranks of the world: its ranks, neighbours, would all be on one core.
+    """
+    if all(layout.ranks in (1, dist.get_world_size()) for layout in layouts):
+        ranks.share_cores()
+
+
 def make(layout: Layout) -> Mesh | None:
     """The mesh of the first `layout.ranks` ranks of the world; None on ranks outside of it.
 

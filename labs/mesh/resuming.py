@@ -23,7 +23,7 @@ def train_and_save(
     None on a rank that the mesh does not need.
     """
     torch.set_num_threads(1)  # layers this small gain nothing from more
-    ranks.share_cores()
+    groups.share_cores(config.layout)
     mesh = groups.make(config.layout)
     if mesh is None:
         return None
@@ -42,7 +42,7 @@ def resume(
     that does not need this rank.
     """
     torch.set_num_threads(1)
-    ranks.share_cores()
+    groups.share_cores(*(config.layout for config in configs))
     found = []
     for done, config in enumerate(configs, 1):
         mesh = groups.make(config.layout)

@@ -24,7 +24,7 @@ def on_rank(config: Config, parts: Mapping[str, Callable], steps: int) -> dict |
     peak_bytes      the most that one more step adds to what lies in memory before it
     """
     torch.set_num_threads(1)  # layers this small gain nothing from more
-    ranks.share_cores()
+    groups.share_cores(config.layout)
     mesh = groups.make(config.layout)
     if mesh is None:
         return None

@@ -11,7 +11,7 @@ import torch
 
 from labs import equality
 from labs.equality import Gap
-from labs.mesh import data, one_device
+from labs.mesh import data, memory, one_device
 from labs.mesh.assembly import Whole, assemble, unpack
 from labs.mesh.config import Config
 from labs.mesh.layout import Layout
@@ -51,11 +51,15 @@ def _trained(config: Config, steps: int) -> Reference:
 
 
 def reference(config: Config, steps: int) -> Reference:
-    """The same training on one device; trained once for all layouts of it, always in fp64."""
+    """The same training on one device; trained once for all layouts of it, always in fp64.
+
+    Raises ValueError where the memory that is free is too small.
+    """
     same = replace(
         config, layout=Layout(), micro_batches=1, zero=1, reshard=True, dtype=torch.float64,
         sequence_parallel=False, overlap=False,
     )  # fmt: skip
+    memory.check(same)
     return _trained(same, steps)
 
 

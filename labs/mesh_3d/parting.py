@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from labs.equality import EPS
-from labs.mesh import probe
+from labs.mesh import memory, probe
 from labs.mesh.assembly import assemble, unpack
 from labs.mesh.config import Config
 from labs.ranks import Run
@@ -194,7 +194,10 @@ def watch(
 
     launch: (function, *args, ranks=n) -> Run; against: other parts, whose run on the same layout is
     what it is held against.
+
+    Raises ValueError, before a launch, where the memory that is free is too small.
     """
+    memory.check(config)
     n = config.layout.ranks
     run = launch(probe.on_rank, config, parts, ranks=n)
     other = None if against is None else launch(probe.on_rank, config, against, ranks=n)

@@ -18,7 +18,7 @@ import torch
 
 from labs import formulas, ranks
 from labs.gpt import Shape
-from labs.mesh import resuming
+from labs.mesh import memory, resuming
 from labs.mesh.checkpoint import contents, folders
 from labs.mesh.checkpoint.contents import File
 from labs.mesh.config import Config
@@ -102,6 +102,7 @@ def add(result: Result, ask: Ask, parts: Parts) -> None:
         result.notes.append(f"{SECTION} left out: it needs 2 ranks or more")
         return
     config = configuration(ask)
+    memory.check(config)
     configs = targets(config)
     with tempfile.TemporaryDirectory(prefix="checkpoints-") as folder:
         one = (config, dict(parts), folder, BEFORE, AFTER)

@@ -14,7 +14,7 @@ import torch
 
 from labs import formulas, ranks, text
 from labs.gpt import GPT, Shape
-from labs.mesh import one_device, training
+from labs.mesh import memory, one_device, training
 from labs.mesh.config import Config
 from labs.mesh.layout import Layout
 from labs.mesh_3d.ask import Ask
@@ -81,6 +81,7 @@ def add(result: Result, ask: Ask, parts: Mapping[str, Callable]) -> None:
     config = config_of(ask.layout, ask.zero)
     if ask.tied:
         config = replace(config, model=replace(MODEL, tied=True))
+    memory.check(config)
     steps = ask.steps
     run = ranks.launch(
         training.on_rank, config.layout.ranks, args=(config, parts, steps),

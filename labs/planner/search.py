@@ -16,11 +16,9 @@ from dataclasses import dataclass, field, replace
 from heapq import heappush, heapreplace
 
 from labs.planner.cluster import Cluster
-from labs.planner.constants import Constants, frozen
-from labs.planner.kernels import Machine, machine_of
-from labs.planner.layout import Layout
-from labs.planner.legal import divisors, first_refusal
-from labs.planner.memory import (
+from labs.planner.cost.constants import Constants, frozen
+from labs.planner.cost.kernels import Machine, machine_of
+from labs.planner.cost.memory import (
     gathered_part,
     layer_part,
     stage_memory,
@@ -29,9 +27,11 @@ from labs.planner.memory import (
     worst_stage,
     worst_stages,
 )
+from labs.planner.cost.time import StepTime, least_seconds, step_seconds, step_time
+from labs.planner.layout import Layout
+from labs.planner.legal import divisors, first_refusal
 from labs.planner.model import Model
 from labs.planner.software import TODAY, Software
-from labs.planner.time import StepTime, least_seconds, step_seconds, step_time
 from labs.planner.units import both
 
 TOO_LARGE = "memory"

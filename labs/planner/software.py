@@ -79,4 +79,4 @@ COURSE = Software(
     eager=True,
 )
 """labs/mesh on CPUs: fp32 throughout, torch's eager mode, gloo. Attention is fused and keeps no
-scores. What a loss takes is counted too, so `loss_bytes` is not asked (labs/planner/eager.py)."""
+scores. What a loss takes is counted too, so `loss_bytes` is not asked (cost/eager.py)."""

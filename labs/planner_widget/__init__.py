@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable
 from types import ModuleType
 
-from labs.planner.errors import Bars, error_bars
+from labs.planner.evidence.errors import Bars, error_bars
 from labs.planner.legal import refusals
 from labs.planner_widget import by_score, by_stories, by_tiny
 from labs.planner_widget.answer import exported
@@ -85,5 +85,5 @@ def refused(asked: Asked) -> list[str]:
 
 
 def bars(asked: Asked) -> Bars:
-    """How far off the seconds of such a layout may be (labs/planner/errors.py)."""
+    """How far off the seconds of such a layout may be (labs/planner/evidence/errors.py)."""
     return error_bars(asked.layout(), asked.software())

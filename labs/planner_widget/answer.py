@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from labs import formulas
 from labs.planner.cluster import RESERVED
-from labs.planner.errors import error_bars
-from labs.planner.export import TARGETS, export
+from labs.planner.cost.memory import assumptions, stage_memory, worst_stage, worst_stages
+from labs.planner.cost.time import mfu, step_time
+from labs.planner.cost.traffic import traffic
+from labs.planner.evidence.errors import error_bars
+from labs.planner.exports import TARGETS, export
 from labs.planner.legal import refusals, warnings
 from labs.planner.lesson import FIXED_M, view
-from labs.planner.memory import assumptions, stage_memory, worst_stage, worst_stages
 from labs.planner.search import Found, Plan, Space, search
-from labs.planner.time import mfu, step_time
-from labs.planner.traffic import traffic
 from labs.planner.units import both, gb
 from labs.planner_widget import words
 from labs.planner_widget.asked import Asked
@@ -27,6 +27,8 @@ BLOCKS = ("verdict", "numbers", "nodes", "pipeline", "memory", "seconds", "traff
           "along", "rests")  # fmt: skip
 """In the order in which they stand below each other."""
 FASTEST = 5
+SAME_MODEL = 0.1
+"""Share by which sizes that were given may be off N before a plan is said to be another model's."""
 PARTS = ("compute", "recompute", "head", "tp", "cp", "pp", "dp", "bubble", "optimizer")
 
 
@@ -90,6 +92,13 @@ def _precise(asked: Asked) -> dict[str, str]:
     fits = worst.total <= cluster.usable
     told = warnings(model, cluster, layout)
     seen = view(asked.lesson())
+    apart = model.parameters / asked.parameters - 1
+    if abs(apart) > SAME_MODEL:
+        told.insert(
+            0,
+            f"hidden, heads, MLP width and layers make {model.parameters:,} parameters, "
+            f"{apart:+.0%} of N = {asked.parameters:.4g}: with 0 they are assumed from N",
+        )
     if not fits:
         told.insert(0, f"stage {worst.stage} would hold {both(worst.total)}, and a plan may fill "
                     f"{both(cluster.usable)} of {cluster.gpu.name}")  # fmt: skip
@@ -137,7 +146,7 @@ def _precise(asked: Asked) -> dict[str, str]:
 
 
 def exported(asked: Asked, target: str) -> str:
-    """The plan for one of labs.planner.export.TARGETS. Raises ValueError for what cannot be."""
+    """The plan for one of labs.planner.exports.TARGETS. Raises ValueError for what cannot be."""
     made = export(target, asked.model(), asked.cluster(), asked.layout(), asked.software())
     return str(made)
 

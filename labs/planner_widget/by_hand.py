@@ -7,7 +7,7 @@ import torch.distributed as dist
 from labs.answers import reference
 from labs.mesh import accounted
 from labs.mesh.trainer import PARTS
-from labs.planner.shrink import MOST, shrink
+from labs.planner.exports.shrink import MOST, shrink
 from labs.planner_widget import TOPIC, by_tiny, tiny
 from labs.planner_widget.asked import Asked
 from labs.ranks import by_hand

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from labs.planner import left_out
-from labs.planner.fit import scored_runs
-from labs.planner.published import read
+from labs.planner.evidence import left_out
+from labs.planner.evidence.fit import scored_runs
+from labs.planner.evidence.published import read
 from labs.planner_widget.asked import Asked
 from labs.result import Result, at_least, at_most
 

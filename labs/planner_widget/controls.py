@@ -56,7 +56,7 @@ def _control(name: str, value: object, asked: Asked) -> widgets.ValueWidget:
             options=options, value=value, continuous_update=True, **given
         )
     if name == "parameters":
-        layout = wide("220px")
+        layout = wide("205px")
         return widgets.Text(
             value=shown(name, value), continuous_update=False, layout=layout, **given
         )
@@ -71,7 +71,7 @@ def _control(name: str, value: object, asked: Asked) -> widgets.ValueWidget:
     if isinstance(value, bool):
         return widgets.Checkbox(value=value, **given)
     least = 0 if name in ASSUMED else 1
-    layout = wide("220px")
+    layout = wide("205px")
     return widgets.BoundedIntText(value=value, min=least, max=LARGEST, layout=layout, **given)
 
 
@@ -89,7 +89,7 @@ def wide(width: str) -> widgets.Layout:
     return widgets.Layout(width=width)
 
 
-_STYLE = {"description_width": "110px"}
+_STYLE = {"description_width": "100px"}
 
 
 def rows(controls: dict, names: tuple) -> list[widgets.HBox]:

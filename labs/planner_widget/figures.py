@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from labs.figure import BLUE, MARKERS, ORANGE, Picture, axes, picture
-from labs.planner import left_out
-from labs.planner.errors import family, unseen
-from labs.planner.memory import difference
-from labs.planner.score import aligned, mean
+from labs.planner.cost.memory import difference
+from labs.planner.evidence.errors import unseen
+from labs.planner.evidence.score import aligned, mean
 from labs.planner.units import gb
 from labs.planner_widget import answer as blocks
 from labs.planner_widget.asked import Asked
@@ -60,23 +59,6 @@ def signed(count: float) -> str:
     """Bytes in GB with their sign; what rounds to nothing has none."""
     told = gb(abs(count))
     return told if told == gb(0) else f"{'+' if count > 0 else '-'}{told}"
-
-
-def score_table() -> str:
-    """Sources left out of the fit, and sources that were never in one."""
-    head = ["never in a fit", "n", "MAPE", "bias", "≤10 %", "≤20 %"]
-    held = {name for those in left_out.offs().values() for name in those}
-    by_source: dict[str, list[float]] = {}
-    for run, off in unseen():
-        if run.name not in held:
-            by_source.setdefault(family(run), []).append(off)
-    rows = [
-        [source, str(len(offs)), f"{mean([abs(off) for off in offs]):.1%}",
-         f"{mean(offs):+.1%}",
-         *(f"{mean([float(abs(off) <= most) for off in offs]):.0%}" for most in (0.1, 0.2))]
-        for source, offs in by_source.items()
-    ]  # fmt: skip
-    return f"{left_out.table()}\n\n{aligned([head, *rows])}"
 
 
 def scatter() -> Picture:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from labs.planner.cluster import GPUS
+from labs.planner.evidence.score import aligned
 from labs.planner.legal import divisors
-from labs.planner.lesson import FIXED_M, View, story_a, story_b, story_c
-from labs.planner.score import aligned
+from labs.planner.lesson import FIXED_M, View, story_a, story_b, story_c, view
 from labs.planner.units import both
 from labs.planner_widget import words
 from labs.planner_widget.asked import Asked
@@ -63,12 +64,19 @@ def tell(which: str, asked: Asked) -> Told:
         raise ValueError(f"there is no story {which!r}; there are {', '.join(TITLES)}")
     sizes = (asked.gpus, asked.per_node, asked.parameters, asked.layers)
     if which == "a":
-        views = story_a(*sizes, asked.batch)
+        views = _on_card(story_a(*sizes, asked.batch), asked)
         return Told(TITLES[which], views, _of_a(views))
     inside = [n for n in divisors(asked.gpus) if n <= min(asked.tp, asked.per_node)]
     tp = inside[-1]  # after (a) it may have left the node
-    views = (story_b if which == "b" else story_c)(*sizes, tp, asked.batch, asked.mbs)
+    told = story_b if which == "b" else story_c
+    views = _on_card(told(*sizes, tp, asked.batch, asked.mbs), asked)
     return Told(TITLES[which], views, _of_b(views) if which == "b" else _of_c(views))
+
+
+def _on_card(views: list[View], asked: Asked) -> list[View]:
+    """The same layouts on the GPU that is asked for."""
+    card = GPUS[asked.gpu].memory
+    return [view(replace(one.ask, memory=card)) for one in views]
 
 
 def _of_a(views: list[View]) -> list[str]:
@@ -92,10 +100,10 @@ def _of_b(views: list[View]) -> list[str]:
         f"pp goes from {first.ask.pp} to {last.ask.pp} and dp from {first.ask.dp} to "
         f"{last.ask.dp}; the state stays {both(first.state)}"
         + (", to the byte: it goes by the product alone." if same else "."),
-        f"At m = {FIXED_M} the bubble goes from {first.bubble:.1%} to {last.bubble:.1%}, and on "
-        "towards 1.",
-        f"At a fixed batch m grows with pp, m = {k:g}·pp: the bubble tends to 1/(1 + {k:g}) = "
-        f"{1 / (1 + k):.1%} and no further.",
+        f"At m = {FIXED_M} the bubble goes from {first.bubble:.1%} to {last.bubble:.1%}; deeper "
+        "pipelines would take it on towards 100%.",
+        f"At the batch of {first.ask.batch} m grows with pp, m = {k:g}·pp: the bubble tends to "
+        f"1/(1 + {k:g}) = {1 / (1 + k):.1%} and no further.",
     ]
 
 

@@ -1,6 +1,6 @@
 """A plan on real ranks of this machine, tiny: what the planner says of it beside what they did.
 
-    shrink(layout)      a mesh of at most 8 ranks          labs/planner/shrink.py
+    shrink(layout)      a mesh of at most 8 ranks          labs/planner/exports/shrink.py
     measure(...)        ranks train it: what they held, sent, and waited
     compare(...)        the same by labs/planner and labs/formulas, a row each
 
@@ -24,10 +24,10 @@ from labs.mesh.layout import Layout as Mesh
 from labs.mesh.programs import Work
 from labs.mesh.straggler import Timed
 from labs.mesh.trainer import PARTS
+from labs.planner.cost.memory import all_stages
+from labs.planner.exports.shrink import MOST, Shrunk, shrink
 from labs.planner.layout import Layout
-from labs.planner.memory import all_stages
 from labs.planner.model import Model
-from labs.planner.shrink import MOST, Shrunk, shrink
 from labs.planner.software import COURSE
 from labs.ranks import Run
 
@@ -71,7 +71,8 @@ class Row:
     def __str__(self) -> str:
         share = self.unit == "of the time"
         numbers = [f"{n:.1%}" if share else f"{n:,.0f}" for n in (self.predicted, self.measured)]
-        apart = "exact" if self.apart == 0 else f"{self.apart:+.2%}"
+        apart = f"{100 * self.apart:+.1f} pt" if share else f"{self.apart:+.2%}"
+        apart = "exact" if self.apart == 0 else apart
         verdict = "ok" if self.ok else f"FAIL, beyond {self.within:.0%}"
         return (
             f"{self.what:44}{numbers[0]:>12}{numbers[1]:>12}  {self.unit:12}{apart:>9}  {verdict}"

@@ -47,6 +47,7 @@ class Seen:
     stands: Sequence[Stand] = ()  # when it was stuck, or reached its limit
     needs: Needs = field(default_factory=dict)
     looks: Mapping[int, Look] = field(default_factory=dict)
+    starved: tuple[float, float] | None = None  # at the limit: seconds others took, of how many
     out_of_memory: int = 0  # processes that the system killed for memory during the run
 
 
@@ -159,7 +160,8 @@ class _Ending:
             unless = ", unless another thread of theirs acts" * others
             return replace(found, why=f"{found.why}{unless}")
         states = {rank: self.traces.state_of(rank) for rank in range(self.ranks)}
-        return explain.at_limit(seen.limit, stands, seen.looks, self.places, states)
+        found = explain.at_limit(seen.limit, stands, seen.looks, self.places, states)
+        return explain.of_starved(found, *seen.starved) if seen.starved else found
 
     def _well(self) -> Diagnosis | None:
         """All ranks returned; yet what they sent may not have been what was received."""

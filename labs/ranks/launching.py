@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from labs.ranks import devices, ending, environment, output, processes, queue, ship
+from labs.ranks import crowding, devices, ending, environment, output, processes, queue, ship
 from labs.ranks.doctor import stacks
 from labs.ranks.doctor.standing import Stand
 from labs.ranks.doctor.watch import Watch
@@ -43,7 +43,8 @@ def launch(
     """Run `function(*args, **kwargs)` on `ranks` real torchrun ranks and return what they report.
 
     function, and functions among the arguments: of an importable module, or of the notebook.
-    limit: seconds until the run is ended. mode: "warm", "cold" or None (the default of this
+    limit: seconds until the run is ended, without those for which other programs had the cores
+    (crowding.py), three times as many at most. mode: "warm", "cold" or None (the default of this
     machine). env: variables of this launch alone. largest: see `devices.place`.
 
     It waits for its turn on this machine (queue.py); `limit` counts from then.
@@ -60,6 +61,7 @@ def launch(
         raise ValueError(f"limit must be a number of seconds above 0 and below 1e6, got {limit!r}")
     job = dict(
         backend=placement.backend, device=placement.device, limit=limit, path=_import_path(),
+        longest=crowding.MOST * limit,
     )  # fmt: skip
     files, labels = ship.pack(job, function, args, dict(kwargs or {}))
     output.also_secret(env or {})
@@ -134,6 +136,7 @@ class _Attempt:
         self.traces = Traces(folder, placement.ranks)
         self.origin, self.threads = time.time(), placement.threads
         self.seen = ending.Seen(limit, out_of_memory=devices.kills_for_memory())
+        self._next_look = limit  # the seconds after which it is asked whether the limit is reached
         self.note: str | None = None  # what ran on when all ranks had returned
         self.agent = 0  # torchrun's process id
         self.never_met = False  # gloo could not connect the ranks, and none got to the function
@@ -171,7 +174,7 @@ class _Attempt:
 
     def _watch(self, process) -> int:  # noqa: ANN001 - labs.ranks.supervised.Supervised
         """Follow the run to its end. Returns torchrun's exit code."""
-        started, first_end, all_done = None, None, None
+        started, first_end, all_done, crowd = None, None, None, crowding.Crowd()
         watch, seen = Watch(self.folder, range(self.placement.ranks)), self.seen
         while True:
             message = process.news(_POLL)
@@ -183,12 +186,13 @@ class _Attempt:
                 return message["code"]
             if started is None:
                 continue
-            self.line.show(self.traces.state())
+            if self.line.due():
+                self.line.show(self.traces.state())
             if seen.why is None:
                 if first_end is None:
                     seen.gone = self.traces.gone()
                     first_end = now if seen.gone else None
-                if all_done is None and not self.traces.silent():
+                if all_done is None and self.traces.all_reported_well():
                     all_done = now
                 if first_end is not None and now - first_end > _GRACE:
                     seen.why, seen.outlived = "ended", self.traces.alive()
@@ -199,13 +203,27 @@ class _Attempt:
                 elif first_end is None and (found := watch.look(now)):
                     seen.why, (seen.stands, seen.needs) = "stuck", found
                     seen.looks = self._looks(seen.stands)
-                elif now - started > self.limit:
+                elif self._over(now - started, crowd):
                     seen.why, seen.stands = "limit", watch.journals.stands()
                     seen.looks = self._looks(seen.stands)
                 elif self.traces.most_printed() > _OUTPUT_LIMIT:
                     seen.why = f"a rank printed more than {_OUTPUT_LIMIT // 2**20} MiB"
                 if seen.why:
                     process.end()
+
+    def _over(self, ran: float, crowd: crowding.Crowd) -> bool:
+        """Whether the limit is reached after `ran` seconds. Looks at each tenth of a limit only."""
+        if ran <= self._next_look:
+            return False
+        pids = processes.descendants(self.agent) if self.agent else []
+        took = crowd.took(pids)
+        if ran - took > self.limit:
+            return True
+        self._next_look = ran + self.limit / 10
+        if ran <= crowding.MOST * self.limit:
+            return False
+        self.seen.starved = (took, ran)
+        return True
 
     def _looks(self, stands: list[Stand]) -> dict[int, stacks.Look]:
         """What the processes of the ranks that are still at work say of themselves."""

@@ -160,7 +160,7 @@ def main(folder: Path) -> None:
         on_rank.here = me
         on_rank.say("rendezvous")
         dist.init_process_group(
-            job["backend"], timeout=datetime.timedelta(seconds=job["limit"] + 5)
+            job["backend"], timeout=datetime.timedelta(seconds=job["longest"] + 5)
         )
         function, args, kwargs = unpack.unpack(job, folder)
         on_rank.say("running")

@@ -11,6 +11,7 @@ import time
 from typing import TextIO
 
 _EVERY = 0.25  # seconds between two changes of a live line
+_LOOK = 0.1  # seconds between two looks at what it could change to
 
 
 class Status:
@@ -24,8 +25,16 @@ class Status:
     ) -> None:
         self.head, self.quiet, self._late = head, quiet, late
         self._stream = stream or sys.stderr
-        self._shown, self._at = "", 0.0
+        self._shown, self._at, self._looked = "", 0.0, 0.0
         self._display = None if quiet or late else _notebook_display(head)
+
+    def due(self) -> bool:
+        """Whether to find out what the line should say now; True at most ten times a second."""
+        now = time.monotonic()
+        if self.quiet or now - self._at < _EVERY or now - self._looked < _LOOK:
+            return False
+        self._looked = now
+        return True
 
     def show(self, text: str) -> None:
         now = time.monotonic()

@@ -17,11 +17,16 @@ class Traces:
 
     def __init__(self, folder: Path, ranks: int) -> None:
         self.folder, self.ranks = folder, range(ranks)
+        self._pids: dict[int, int] = {}  # by rank, once told
+
+    def _path(self, name: str, rank: int) -> str:
+        return f"{self.folder}/{name}.{rank}"
 
     def state_of(self, rank: int) -> str:
         """The rank's own line: "rendezvous", "running", "step 3/8", "done"; "" before the first."""
         try:
-            return (self.folder / f"state.{rank}").read_text(encoding="utf-8", errors="replace")
+            with open(self._path("state", rank), encoding="utf-8", errors="replace") as file:
+                return file.read()
         except OSError:
             return ""
 
@@ -35,14 +40,21 @@ class Traces:
 
     def pid_of(self, rank: int) -> int:
         """The rank's process id, or 0 before it has told it."""
-        try:
-            return int((self.folder / f"pid.{rank}").read_text() or 0)
-        except (OSError, ValueError):
-            return 0
+        if rank not in self._pids:
+            try:
+                with open(self._path("pid", rank)) as file:
+                    self._pids[rank] = int(file.read())
+            except (OSError, ValueError):  # not there, or nothing in it yet
+                return 0
+        return self._pids[rank]
 
     def reported_well(self, rank: int) -> bool:
         """Whether the rank's function has returned and its report is written."""
-        return (self.folder / f"report.{rank}").exists() and self.state_of(rank) == "done"
+        return os.path.exists(self._path("report", rank)) and self.state_of(rank) == "done"
+
+    def all_reported_well(self) -> bool:
+        """Whether every rank has; asks no further than the first that has not."""
+        return all(self.reported_well(rank) for rank in self.ranks)
 
     def silent(self) -> list[int]:
         """The ranks that have not reported that all was well."""
@@ -62,7 +74,7 @@ class Traces:
         sizes = [0]
         for rank in self.ranks:
             with contextlib.suppress(OSError):
-                sizes.append((self.folder / f"out.{rank}").stat().st_size)
+                sizes.append(os.stat(self._path("out", rank)).st_size)
         return max(sizes)
 
     def trouble(self) -> str | None:
@@ -81,6 +93,7 @@ class Traces:
 
     def forget(self) -> None:
         """Remove the traces, so that the next attempt is not judged by them."""
+        self._pids.clear()
         for name in ("pid", "state", "out", "kept", "report", "stack", "journal", "names"):
             for rank in self.ranks:
                 (self.folder / f"{name}.{rank}").unlink(missing_ok=True)

@@ -20,7 +20,7 @@ import torch.distributed as dist
 
 from labs import ranks
 from labs.gpt import Shape
-from labs.mesh.checkpoint import folders, state
+from labs.mesh.checkpoint import contents, folders, state
 
 if TYPE_CHECKING:
     from labs.mesh.config import Config
@@ -110,9 +110,27 @@ def load(trainer: Trainer, folder: str | Path, step: int | None = None) -> int:
             error, told = _first(failed)
             if isinstance(error, ValueError):
                 raise ValueError(str(error)) from None
-            raise NotLoaded(f"{path.name} cannot be read: {told}") from None
+            why = _one_for_all(mesh, lambda: _not_loaded(folder, path, told))
+            raise NotLoaded(why) from None
         needed.place(planner.about["updates"])
     return planner.about["step"]
+
+
+def _not_loaded(folder: Path, path: Path, told: str) -> str:
+    """Which files of a checkpoint are damaged, and which earlier one is not. told: torch's words"""
+    faults = contents.damage(path)
+    more = f", and so are {len(faults) - 1} more" if len(faults) > 1 else ""
+    why = f"its file {faults[0]}{more}" if faults else told
+    steps = {found: step for step, found in folders.complete(folder).items()}
+    earlier = [found for found in reversed(steps) if steps[found] < steps[path]]
+    good = next((found for found in earlier if not contents.damage(found)), None)
+    if good is not None:
+        other = f"{good.name} can be read whole: load it with step={steps[good]}"
+    elif earlier:
+        other = "no earlier one there can be read whole"
+    else:
+        other = "there is no earlier one"
+    return f"{path.name} cannot be read: {why}; {other}"
 
 
 def about(trainer: Trainer, step: int) -> dict[str, Any]:

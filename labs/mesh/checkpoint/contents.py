@@ -1,4 +1,6 @@
-"""What lies in the folder of a checkpoint, file by file: read back from the disk, for the account.
+"""What lies in the folder of a checkpoint, file by file: read back from the disk.
+
+For the account of what each rank wrote, and to say which file is damaged.
 
 DCP writes one file a rank, `__3_0.distcp` for rank 3, and the metadata, which says where in which
 file each rectangle stands.
@@ -52,6 +54,41 @@ def files(path: Path) -> list[File]:
         rank = int(file.name.split("_")[2])
         found.append(File(rank, len(places), numbers, len(data), stray))
     return sorted(found, key=lambda one: one.rank)
+
+
+def damage(path: Path) -> list[str]:
+    """What is wrong with each file of a checkpoint, in words; empty: all of it can be read."""
+    from torch.distributed.checkpoint import FileSystemReader
+
+    try:
+        stored = FileSystemReader(path).read_metadata().storage_data.values()
+    except Exception as error:  # whatever unpickling makes of damaged bytes
+        return [f"{METADATA} cannot be read ({type(error).__name__})"]
+    held: dict[str, list[tuple[int, int]]] = {}
+    for at in stored:
+        held.setdefault(at.relative_path, []).append((at.offset, at.length))
+    found = []
+    for name, places in sorted(held.items()):
+        if wrong := _wrong(path / name, sorted(places)):
+            found.append(f"{name}, which rank {name.split('_')[2]} wrote, {wrong}")
+    return found
+
+
+def _wrong(file: Path, places: list[tuple[int, int]]) -> str:
+    """What is wrong with a file that should have rectangles at these (offset, bytes)."""
+    if not file.is_file():
+        return "is missing"
+    needed = max(first + length for first, length in places)
+    if file.stat().st_size < needed:
+        return f"has {file.stat().st_size:,} bytes, and {needed:,} were written"
+    with file.open("rb") as stream:
+        for first, length in places:
+            stream.seek(first)
+            try:
+                torch.load(io.BytesIO(stream.read(length)), weights_only=True)
+            except Exception:  # a damaged archive fails in many ways
+                return f"is damaged between bytes {first:,} and {first + length:,}"
+    return ""
 
 
 def metadata_bytes(path: Path) -> int:

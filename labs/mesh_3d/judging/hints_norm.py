@@ -24,6 +24,10 @@ _ALONE = (
     "that is the norm of this rank's gradients alone: each stage, each shard would be clipped by "
     "another factor. Sum up the squares of all ranks"
 )
+_HIDDEN = (
+    "a NaN in one gradient makes the norm NaN, on every rank: it says that the step is spoilt, and "
+    "clipping by a norm that leaves it out would hide that. Sum up all numbers, NaN too"
+)
 CHANGED = {
     "grads": "the optimizer still needs the gradients: no square_(), no mul_()",
     "holders": "work on copies: the list still belongs to the caller",
@@ -44,6 +48,8 @@ def of_value(values: Sequence[float], every: list[Reference], group: int, member
     value = values[member]
     reference = every[group]
     size, dtype = reference.asked.size, reference.asked.dtype
+    if math.isnan(reference.norm):
+        return _HIDDEN
     if not math.isfinite(value):
         return _OVERFLOW if size > 1 else "the norm of a sum of 0 is 0: divide by nothing"
     if value == 0 and 0 < size < 1:

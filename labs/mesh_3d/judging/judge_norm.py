@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -38,7 +39,7 @@ def judge(function: Callable | Source, seed: int) -> list[Verdict]:
 def judged(all_seen: Sequence[Seen]) -> list[Verdict]:
     """The verdicts on what came back; of each property the first failure."""
     passed = {
-        VALUES: "copies once, on every rank the same, of every group its own",
+        VALUES: "copies once, on every rank the same, of every group its own; NaN where one is NaN",
         RANGE: "fp32 from 1e-30 to 1e20, bf16",
         TRAFFIC: "one all-reduce of one number",
     }
@@ -67,7 +68,8 @@ def _value(seen: Seen, every: list[Reference]) -> Verdict | None:
                 words = f"{where}: {odd}, expected a scalar, fp32 or better"
                 return Verdict(name, FAILED, words, hints_norm.of_kind(got))
             value, want = got.double().item(), reference.norm
-            if not abs(value - want) <= EPS[_exact(seen, got)] * want:
+            close = abs(value - want) <= EPS[_exact(seen, got)] * want
+            if not close and not (math.isnan(value) and math.isnan(want)):
                 words = f"{where}: got {value:.9g}, expected {want:.9g}"
                 values = [one["norm"].double().mean().item() for one in seen.told[group]]
                 hint = hints_norm.of_value(values, every, group, member)

@@ -26,11 +26,15 @@ COPIED: tuple[Part, ...] = (*_FOUR, ((7,), (0, 1)), ((3,), (2, 3)), ((5,), (0, 1
 
 @dataclass(frozen=True)
 class Norm(Round):
-    """size: the gradients are that many times N(0, 1); ranged: judged as one of types and sizes."""
+    """size: the gradients are that many times N(0, 1); ranged: judged as one of types and sizes.
+
+    spoilt: the part of which one number is no number (NaN), as after an overflow; None: of none
+    """
 
     parts: tuple[Part, ...] = COPIED
     size: float = 1.0
     ranged: bool = False
+    spoilt: int | None = None
 
     @property
     def some_empty(self) -> bool:
@@ -58,6 +62,8 @@ def norms(seed: int) -> list[Norm]:
         Norm("gradients near 1e20", ALL, size=1e20, **fp32),
         Norm("gradients near 1e-30", ALL, size=1e-30, **fp32),
         Norm("gradients near 1", ALL, ranged=True, **bf16),
+        Norm("a NaN in a gradient of one rank", ALL, spoilt=1),
+        Norm("a NaN in a gradient of one rank", ALL, dtype=torch.float32, spoilt=4),
         Norm("a rank without gradients", ALL, parts=(((3, 4), (0,)), ((5,), (2, 3)), ((2,), (3,)))),
         Norm("no gradients at all", NEXT, parts=()),
     ]  # fmt: skip
@@ -70,6 +76,8 @@ def made(asked: Norm, group: int, member: int | None = None) -> list[tuple[torch
     for number, (shape, holders) in enumerate(asked.parts):
         draw = torch.Generator().manual_seed((asked.seed * 8 + group) * 16 + number)
         grad = torch.randn(shape, generator=draw, dtype=torch.float64) * asked.size
+        if number == asked.spoilt:
+            grad.view(-1)[-1] = torch.nan
         if member is None or member in holders:
             found.append((grad.to(asked.dtype), len(holders)))
     return found
@@ -90,11 +98,16 @@ def one(
     if not isinstance(got, torch.Tensor):
         raise TypeError(f"the function returned {type(got).__name__}, not a scalar tensor")
     changed = ""
-    if list(map(id, grads)) != list(map(id, given[0])) or not all(map(torch.equal, grads, before)):
+    if list(map(id, grads)) != list(map(id, given[0])) or not all(map(_same, grads, before)):
         changed = "grads"
     elif holders != given[1]:
         changed = "holders"
     return dict(norm=got.detach().clone(), changed=changed)
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Equal number by number; a NaN stands where one stood."""
+    return one.shape == other.shape and bool(((one == other) | (one.isnan() & other.isnan())).all())
 
 
 class Reference:

@@ -18,7 +18,10 @@ from labs.ranks.ledger import Ledger
 from labs.ranks.ship import Source
 
 LIMIT = 20.0
-"""Seconds a launch may take: a cell ends within 30 s, whatever the answer does."""
+"""Seconds a launch may take: a cell ends within 30 s, whatever the answer does.
+
+On a machine that others keep busy it is given as many of its own, three times as long at most.
+"""
 WORLD = 4
 ROUND = "round"
 """What a rank keeps: the number of the round that it is at."""

@@ -16,14 +16,14 @@ from labs import judging_alone as pure
 from labs.exercise import Verdict
 from labs.judging_alone import Asked, Made, of_sizes
 from labs.planner.cluster import GPUS, Cluster
-from labs.planner.constants import frozen
-from labs.planner.kernels import machine_of
+from labs.planner.cost.constants import frozen
+from labs.planner.cost.kernels import machine_of
+from labs.planner.cost.memory import worst_stage
+from labs.planner.cost.time import step_seconds
 from labs.planner.layout import Layout
 from labs.planner.legal import divisors, first_refusal
-from labs.planner.memory import worst_stage
 from labs.planner.model import from_size
 from labs.planner.software import TODAY
-from labs.planner.time import step_seconds
 from labs.ranks.ship import Source
 
 CAN, FITS, FASTEST = "can be", "fits", "the fastest"

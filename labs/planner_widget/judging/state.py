@@ -50,6 +50,7 @@ def hint(point: tuple, got: float) -> str:
         (formulas.state_bytes(parameters / pp, dp, zero), "tp is missing: a rank has one of tp "
          "parts of each matrix"),
         *_other_stages(own, dp, zero),
+        *_not_added_up(own, dp, zero),
         (formulas.state_bytes(own, dp, zero, mixed=False), "that is the table of fp32 alone: here "
          "2 of weights, 2 of gradients, 12 of optimizer"),
         (right * dp * pp * tp, "that is what all GPUs hold together"),
@@ -64,6 +65,12 @@ def hint(point: tuple, got: float) -> str:
     ]  # fmt: skip
     near = (why for slip, why in slips if slip != right and abs(got - slip) <= 1e-9 * abs(slip))
     return next(near, "")
+
+
+def _not_added_up(own: float, dp: int, zero: int) -> list[tuple[float, str]]:
+    """Each stage shares out what the one before does, and more: here only what it adds."""
+    why = f"stage {zero} shares out what the stages before it do, too"
+    return [(own * (14 + 2 / dp), why)] if zero >= 2 else []
 
 
 def _other_stages(own: float, dp: int, zero: int) -> list[tuple[float, str]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from labs.planner.traffic import Sent
+from labs.figure import RED
+from labs.planner.cost.traffic import Sent
 from labs.planner.units import both
-from labs.planner_widget.pictures.svg import GREY, INK, LOOKS, SMALL, Drawing
+from labs.planner_widget.pictures.svg import GREY, INK, LOOKS, SMALL, WIDE, Drawing
 
 _LEFT, _WIDTH, _BAR, _STEP = 84, 420, 22, 32
 NVLINK, NETWORK = LOOKS[2], LOOKS[1]
@@ -40,25 +41,34 @@ def seconds(parts: dict[str, float], between: tuple[float, float]) -> Drawing:
     parts: seconds by what they go to; between: the error bars' ends, in seconds.
     """
     total, (low, high) = sum(parts.values()), between
-    most = max(total, high) * 1.02
+    most = max(total * 1.06, high * 1.02)
     left, width = 12, 940
     scale = width / most
-    told = ", ".join(f"{name} {part / total:.1%}" for name, part in parts.items() if part)
+    told = ", ".join(
+        f"{name} {part / total:.1%}" for name, part in parts.items() if part / total >= 0.0005
+    )
     drawing = Drawing(980, 96, f"{total:.3g} s, between {low:.3g} and {high:.3g} s: {told}")
     a, b = left + low * scale, left + high * scale
     drawing.path(f"M{a:.1f} 14H{b:.1f}M{a:.1f} 8v12M{b:.1f} 8v12", line=INK, thick=2)
-    drawing.text((a + b) / 2, 34, f"{low:.3g} to {high:.3g} s", anchor="middle", colour=GREY)
+    bars = f"error bars: {low:.3g} to {high:.3g} s"
+    drawing.text(min((a + b) / 2, left + width - WIDE / 2 * len(bars)), 34, bars, anchor="middle",
+                 colour=GREY)  # fmt: skip
+    if not low <= total <= high:
+        off = "fast" if total < low else "slow"
+        drawing.text(left, 34, f"the estimate lies outside them: most runs of this kind were "
+                     f"predicted too {off}", colour=RED)  # fmt: skip
     x, place, row = float(left), float(left), 0
     looks = {name: look for name, look in zip(parts, LOOKS, strict=False)}
     for name, part in parts.items():
         drawing.box(x, 42, part * scale, 22, looks[name], line=INK, thick=0.5,
                     title=f"{name}: {part:.3g} s")  # fmt: skip
         x += part * scale
+    drawing.text(x + 6, 58, f"{total:.3g} s", halo=True)
     for name, part in parts.items():
-        if part / total < 0.001:
+        if part / total < 0.0005:  # 0.0 %
             continue
         words = f"{name} {part / total:.1%}"
         drawing.box(place, 72 + row, 12, 10, looks[name], line=INK, thick=0.5)
         drawing.text(place + 16, 81 + row, words, size=SMALL)
-        place += 30 + 6.6 * len(words)
+        place += 32 + WIDE * len(words)
     return drawing

@@ -21,7 +21,7 @@ from labs.schedules.timeline import Timeline
 STAGES, CHUNKS, PASSES = 16, 20, 320
 """Drawn at most: stages, chunks of a stage, forward passes."""
 FORWARD_LOOK, BACKWARD_LOOK = Look("forward", SKY), Look("backward", ORANGE)
-_LEFT, _WIDTH = 64, 880
+_LEFT, _WIDTH, _TOP = 64, 880, 3
 
 
 def drawn_size(pp: int, m: int, v: int) -> tuple[int, int, int]:
@@ -60,15 +60,16 @@ def gantt(pp: int, m: int, v: int = 1) -> Drawing:
         return drawing
     words = told(pp, m, v, timeline, chunks)
     high = 20 if stages <= 8 else 14
-    drawing = Drawing(980, 24 + stages * (high + 3), words)
+    drawing = Drawing(980, _TOP + 24 + stages * (high + 3), words)
     scale = _WIDTH / timeline.makespan
     boxes: dict[bool, list[str]] = {True: [], False: []}
     for stage in range(stages):
-        drawing.text(_LEFT - 8, stage * (high + 3) + high - 5, f"stage {stage}", anchor="end")
-        drawing.box(_LEFT, stage * (high + 3), _WIDTH, high, line=GREY, thick=0.5)
+        y = _TOP + stage * (high + 3)
+        drawing.text(_LEFT - 8, y + high - (5 if high >= 20 else 3), f"stage {stage}", anchor="end")
+        drawing.box(_LEFT, y, _WIDTH, high, line=GREY, thick=0.5)
     labels, strips = [], []
     for span in timeline.spans():
-        x, y = _LEFT + span.start * scale, span.rank * (high + 3)
+        x, y = _LEFT + span.start * scale, _TOP + span.rank * (high + 3)
         size = (span.end - span.start) * scale
         forward = span.instruction.kind == FORWARD
         boxes[forward].append(f"M{x:.1f} {y}h{size:.1f}v{high}h-{size:.1f}z")
@@ -81,7 +82,7 @@ def gantt(pp: int, m: int, v: int = 1) -> Drawing:
     drawing.path("".join(strips), fill=INK)
     for x, y, label in labels:
         drawing.text(x, y, label, anchor="middle")
-    base = stages * (high + 3) + 16
+    base = _TOP + stages * (high + 3) + 16
     for x, look, name in (
         (_LEFT, FORWARD_LOOK, "forward"),
         (_LEFT + 84, BACKWARD_LOOK, "backward"),

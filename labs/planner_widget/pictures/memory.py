@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from labs.figure import RED
-from labs.planner.units import both, gb
+from labs.planner.units import both
 from labs.planner_widget.pictures.svg import GREY, INK, LOOKS, Drawing
 
 _LEFT, _WIDTH, _BAR, _STEP = 84, 640, 24, 36
 PARTS = ("weights", "gradients", "optimizer", "activations", "ends", "working")
-"""As labs.planner.memory.StageMemory names them."""
+"""As labs.planner.cost.memory.StageMemory names them."""
 STATE = "state"
 NAMES = {
     "ends": "embedding, head, logits",
@@ -37,7 +37,7 @@ def memory(bars: list[Bar], card: float, card_name: str, usable: float | None = 
     most = max([card, *(bar.total for bar in bars)]) * 1.06
     scale = _WIDTH / most
     told = "; ".join(f"{bar.name}: {both(bar.total)}" for bar in bars)
-    drawing = Drawing(980, 52 + _STEP * len(bars) + 22, f"{told}; {card_name}: {both(card)}")
+    drawing = Drawing(980, 56 + _STEP * len(bars), f"{told}; {card_name}: {both(card)}")
     for n, bar in enumerate(bars):
         x, y = float(_LEFT), 22 + n * _STEP
         drawing.text(_LEFT - 8, y + 16, bar.name, anchor="end")
@@ -55,7 +55,7 @@ def memory(bars: list[Bar], card: float, card_name: str, usable: float | None = 
     for where, dashed in lines:
         at = _LEFT + where * scale
         drawing.path(f"M{at:.1f} 16V{bottom}", line=RED, thick=2, dashed=dashed)
-    drawing.text(_LEFT + card * scale + 4, 12, f"{card_name}: {gb(card)}", colour=RED)
+    drawing.text(_LEFT + card * scale + 4, 12, f"{card_name}: {both(card)}", colour=RED)
     if usable:
         drawing.text(_LEFT, 12, f"dashed: a plan may fill {both(usable)}", colour=GREY)
     shown = [part for part in _LOOKS if any(bar.parts.get(part) for bar in bars)]

@@ -10,7 +10,8 @@ from labs.figure import RED
 from labs.planner.layout import Layout
 from labs.planner_widget.pictures.svg import GREY, INK, PLAIN, Drawing
 
-DRAWN = 64  # GPUs at most
+DRAWN = 64  # GPUs at most, of several nodes
+_NODE = 72  # of one node
 _CELL, _HIGH, _ROW, _GAP, _TOP = 49, 36, 8, 22, 26
 
 
@@ -30,20 +31,20 @@ def shown(at: Layout, per_node: int) -> int:
 
 def nodes(at: Layout, per_node: int) -> Drawing:
     """The first nodes of a layout."""
-    wide = min(per_node, _ROW)
-    rows = -(-min(per_node, DRAWN) // wide)
+    wide = min(per_node, 2 * _ROW if at.tp > _ROW else _ROW)  # a group of 16 in one row
+    rows = -(-min(per_node, _NODE) // wide)
     across = max(1, 2 * _ROW // wide)
     count = shown(at, per_node)
     down = -(-count // across)
     width = min(across, count) * (wide * _CELL + _GAP) + 4
     high = rows * _HIGH + _TOP
-    drawing = Drawing(max(width, 560), down * high + 46, told(at, per_node))
+    drawing = Drawing(max(width, 940), down * high + 66, told(at, per_node))
     for node in range(count):
         left = 2 + node % across * (wide * _CELL + _GAP)
         top = node // across * high
         drawing.text(left, top + 15, f"node {node}", colour=GREY)
         held = range(node * per_node, min((node + 1) * per_node, at.gpus))
-        _node(drawing, held[:DRAWN], at, per_node, wide, left, top + _TOP - 6)
+        _node(drawing, held[:_NODE], at, per_node, wide, left, top + _TOP - 6)
     _legend(drawing, at, per_node, count, down * high + 14)
     return drawing
 
@@ -86,15 +87,23 @@ def _legend(drawing: Drawing, at: Layout, per_node: int, count: int, y: float) -
     drawing.text(2, y, f"{told(at, per_node, count)}", size=PLAIN)
     drawing.text(2, y + 20, "frame: a tensor-parallel group; darker: a later stage; "
                  "dashed red: a group on more than one node", colour=GREY)  # fmt: skip
+    axes = ", ".join(("d", "p", "t") + (("c",) if at.cp > 1 else ()))
+    drawing.text(
+        2,
+        y + 38,
+        f"{axes}: the GPU's place along "
+        + ", ".join(("dp", "pp", "tp") + (("cp",) if at.cp > 1 else ())),
+        colour=GREY,
+    )
 
 
 def told(at: Layout, per_node: int, count: int | None = None) -> str:
     """The picture in words."""
     whole = -(-at.gpus // per_node)
     some = shown(at, per_node) if count is None else count
-    hidden = min(per_node, at.gpus) - DRAWN
-    rest = f"; {hidden:,} more GPUs of a node are not drawn" if hidden > 0 else ""
-    rest += f"; {whole - some:,} more nodes go on in the same way" if whole > some else ""
+    rest = f"; {some} of them drawn, the others go on in the same way" if whole > some else ""
+    if min(per_node, at.gpus) > _NODE:
+        rest += f"; {_NODE} GPUs of a node are drawn"
     if at.tp > per_node:
         inside = f"each tensor-parallel group of {at.tp} lies on {-(-at.tp // per_node)} nodes"
     elif per_node % at.tp:

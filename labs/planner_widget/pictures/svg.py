@@ -18,6 +18,7 @@ from labs.figure import BLUE, GREEN, ORANGE, PINK, RED, SKY
 INK, GREY, PAPER = "#1a1a1a", "#6b6b6b", "#ffffff"
 FONT = "font-family='system-ui,sans-serif'"
 SMALL, PLAIN = 12, 14  # px
+WIDE = 6.9  # px of a letter of size SMALL, on average
 
 
 @dataclass(frozen=True)
@@ -85,10 +86,12 @@ class Drawing:
 
     def text(
         self, x: float, y: float, words: str, *, size: int = SMALL, colour: str = INK,
-        anchor: str = "start", bold: bool = False,
+        anchor: str = "start", bold: bool = False, halo: bool = False,
     ) -> None:  # fmt: skip
-        """Words whose base line begins, ends or has its middle at (x, y)."""
+        """Words whose base line begins, ends or has its middle at (x, y). halo: white around them,
+        for words that a line may cross."""
         weight = " font-weight='600'" if bold else ""
+        weight += f" paint-order='stroke' stroke='{PAPER}' stroke-width='4'" if halo else ""
         self.parts.append(
             f"<text x='{x:.1f}' y='{y:.1f}' font-size='{size}' fill='{colour}' "
             f"text-anchor='{anchor}'{weight}>{escape(words)}</text>"
@@ -109,7 +112,7 @@ class Drawing:
         for look, name in entries:
             self.box(x, y - 10, 14, 12, look, line=INK, thick=0.5)
             self.text(x + 19, y, name)
-            x += 19 + 6.6 * len(name) + 18
+            x += 19 + WIDE * len(name) + 18
 
     def __str__(self) -> str:
         patterns = "".join(look.pattern() for look in self.used.values())

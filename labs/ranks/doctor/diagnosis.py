@@ -24,6 +24,7 @@ class Diagnosis:
     cycle: list[int] = field(default_factory=list)  # ranks of which each waits for the next
     calls: dict[int, str] = field(default_factory=dict)  # what each waiting rank is in, in a word
     ended: tuple[int, ...] = ()  # ranks that had returned
+    starved: bool = False  # it never had its time: whether it comes to its end was not seen
 
     @property
     def ok(self) -> bool:

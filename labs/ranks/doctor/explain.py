@@ -77,6 +77,12 @@ def at_limit(
     )  # fmt: skip
 
 
+def of_starved(found: Diagnosis, took: float, ran: float) -> Diagnosis:
+    """The diagnosis at a limit of a run that never had its time: others' work had the cores."""
+    why = f"other programs had the cores of this machine for {took:.0f} of its {ran:.0f} s"
+    return replace(found, starved=True, why=why)
+
+
 def of_misfits(found: Sequence[Misfit], ranks: int, places: Places) -> Diagnosis:
     """Explain calls that were matched and do not fit each other. found: not empty."""
     first = found[0]

@@ -15,14 +15,17 @@ import torch
 import torch.distributed as dist
 
 from labs import ranks
-from labs.ranks.ledger import Ledger
+from labs.ranks.ledger import Ledger, Row
 from labs.ranks.ship import Source
 from labs.ranks_and_collectives.in_flight import watched
 from labs.ring_attention.judging.trial_record import Record, watch_contents
 from labs.staying import must_return
 
 LIMIT = 20.0
-"""Seconds a launch may take: a cell ends within 30 s, whatever the answer does."""
+"""Seconds a launch may take: a cell ends within 30 s, whatever the answer does.
+
+On a machine that others keep busy it is given as many of its own, three times as long at most.
+"""
 WORLD = 4
 JOB = "job"
 """What a rank keeps: the number of the job that it is at."""
@@ -201,6 +204,9 @@ def run_all(
     done = ranks.launch(
         on_rank, world, args=(functions, jobs, given or []), limit=limit, status=False
     )
+    rows: dict[str, list[Row]] = {}
+    for row in done.ledger.rows:
+        rows.setdefault(row.section, []).append(row)
     peers: dict[str, dict[int, set[int]]] = {}
     for event in done.timeline:
         if event["op"] == "send":
@@ -211,7 +217,7 @@ def run_all(
             Seen(
                 job,
                 [[done.values[rank][label][number] for rank in ring] for ring in job.rings],
-                done.ledger.where(section=f"{label} {job.section}"),
+                Ledger(rows.get(f"{label} {job.section}", ())),
                 peers.get(f"{label} {job.section}", {}),
                 done.output,
             )

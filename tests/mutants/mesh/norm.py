@@ -70,6 +70,14 @@ MUTANTS = [
          (ROOT, f"grads[:] = [grad.double() for grad in grads]\n    {ROOT}"), holds=(TRAFFIC,)),
     norm("nan_for_nothing", (VALUES,), ("0 is 0",),
          (ROOT, "return total / total.sqrt()"), holds=(TRAFFIC,)),
+    norm("nan_left_out", (VALUES,), ("clipping by a norm that leaves it out",),
+         ("grad.double().square().sum()", "grad.double().square().nansum()"),
+         holds=(RANGE, TRAFFIC)),
+    norm("nan_made_zero", (VALUES,), ("clipping by a norm that leaves it out",),
+         ("grad.double()", "grad.double().nan_to_num()"), holds=(RANGE, TRAFFIC)),
+    norm("nan_on_its_rank_only", (VALUES,), ("on every rank",),
+         (REDUCE, "mine = total.clone()\n    total = total.nan_to_num()\n    "
+          f"{REDUCE}\n    total = total if mine.isfinite() else mine"), holds=(RANGE, TRAFFIC)),
     norm("sums_gathered", (TRAFFIC,), ("all_gather: one all_reduce",),
          (REDUCE, "found = [torch.zeros_like(total) for _ in range(dist.get_world_size(group))]\n"
           "    dist.all_gather(found, total, group=group)\n    total = torch.stack(found).sum()"),

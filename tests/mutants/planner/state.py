@@ -6,6 +6,17 @@ from tests.mutants.planner.wrong import of
 _wrong = of("state_bytes_per_gpu", "parameters, dp, pp, tp, zero")
 _ALL = (FORMULA,)
 MUTANTS = [
+    _wrong("stages_not_added_up", _ALL, ("shares out what the stages before it do",), """
+        own = parameters / (pp * tp)
+        weights, gradients, optimizer = 2 * own, 2 * own, 12 * own
+        if zero == 1:
+            optimizer /= dp
+        if zero == 2:
+            gradients /= dp
+        if zero == 3:
+            weights /= dp
+        return weights + gradients + optimizer
+    """),
     _wrong("zero_ignored", _ALL, ("dp shares nothing here", "from zero-1 on"), """
         return 16 * parameters / (pp * tp)
     """),

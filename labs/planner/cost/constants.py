@@ -38,5 +38,5 @@ def from_dict(found: dict[str, float]) -> Constants:
 
 @cache
 def frozen() -> Constants:
-    """Those of constants.json: fitted once (`python -m labs.planner.fit`), the same everywhere."""
+    """Those of constants.json: fitted once, the same everywhere (labs/planner/evidence/fit.py)."""
     return from_dict(json.loads(FILE.read_text(encoding="utf-8"))["constants"])

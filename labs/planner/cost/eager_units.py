@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from labs import formulas
-from labs.planner.account import WORKING, Account, Tensor
+from labs.planner.cost.account import WORKING, Account, Tensor
 from labs.planner.layout import Layout
 from labs.planner.model import Model
 

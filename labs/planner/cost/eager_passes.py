@@ -17,8 +17,8 @@ it gathers.
 from __future__ import annotations
 
 from labs import formulas
-from labs.planner.account import ENDS, KEPT, Tensor
-from labs.planner.eager_units import Unit, Units
+from labs.planner.cost.account import ENDS, KEPT, Tensor
+from labs.planner.cost.eager_units import Unit, Units
 from labs.planner.layout import Layout
 from labs.planner.model import Model
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from labs import formulas
-from labs.planner.kernels import Machine
+from labs.planner.cost.kernels import Machine
 from labs.planner.model import Model
 from labs.planner.software import Software
 

@@ -15,12 +15,12 @@ from dataclasses import asdict, dataclass, fields
 from labs import formulas
 from labs.formulas import Link
 from labs.planner.cluster import Cluster, find_gpu
+from labs.planner.cost.memory import worst_stage
+from labs.planner.cost.time import mfu, step_time
 from labs.planner.layout import Layout
 from labs.planner.legal import first_refusal
-from labs.planner.memory import worst_stage
 from labs.planner.model import Model
 from labs.planner.software import Software
-from labs.planner.time import mfu, step_time
 
 SCHEMA = "model-parallelism-labs/plan/1"
 PARTS = ("schema", "model", "cluster", "layout", "software", "predicted")

@@ -7,7 +7,7 @@ flags of data, tokenizer and learning rate are left to whoever starts it.
 from __future__ import annotations
 
 from labs import formulas
-from labs.planner.flags import Flags
+from labs.planner.exports.flags import Flags
 from labs.planner.layout import Layout
 from labs.planner.model import Model
 from labs.planner.software import Software

@@ -5,7 +5,7 @@
 labs/mesh trains in torch's eager mode, on gloo: nothing is fused, nothing computed in place that is
 not said, and gloo works on copies. So the peak can be anywhere: in the first backward pass, in the
 loss, where a unit is gathered (ZeRO-3) or reduced (ZeRO-2), in the update. This goes through the
-step and keeps the largest sum. Passes: labs/planner/eager_passes.py.
+step and keeps the largest sum. Passes: labs/planner/cost/eager_passes.py.
 Sources: labs/pipeline (messages), labs/data_parallel (update). tests/test_planner_ranks.py holds it
 to real ranks, stage by stage.
 """
@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from labs import formulas
-from labs.planner.account import KEPT, Account, Tensor
-from labs.planner.eager_passes import INDEX, Passes
-from labs.planner.eager_units import parameters
+from labs.planner.cost.account import KEPT, Account, Tensor
+from labs.planner.cost.eager_passes import INDEX, Passes
+from labs.planner.cost.eager_units import parameters
 from labs.planner.layout import Layout
 from labs.planner.model import Model
 

@@ -6,7 +6,7 @@ training, parallelism, activation_checkpoint. What it has no flag for is a note.
 
 from __future__ import annotations
 
-from labs.planner.flags import Flags
+from labs.planner.exports.flags import Flags
 from labs.planner.layout import Layout
 from labs.planner.model import Model
 from labs.planner.software import Software

@@ -4,7 +4,7 @@
     activations  what layers keep for their backward pass x micro-batches in flight
     ends         embedding's mask on the first stage, last norm, head and logits on the last
     working      ZeRO-3's gathered layers; with full recompute the one layer at hand
-    eager        of the course's own software every tensor is counted instead: labs/planner/eager.py
+    eager        of the course's own software every tensor is counted instead: eager.py
 
 "Allocated" is what tensors take (torch: max_memory_allocated); "reserved" by the allocator is
 more. Source of activations: Korthikanti et al., "Reducing Activation Recomputation in Large
@@ -19,9 +19,9 @@ from functools import lru_cache
 from labs import formulas
 from labs.formulas import StateBytes
 from labs.formulas.sequence import RECOMPUTE
-from labs.planner import eager
-from labs.planner.account import ENDS, KEPT, WORKING
 from labs.planner.cluster import Cluster
+from labs.planner.cost import eager
+from labs.planner.cost.account import ENDS, KEPT, WORKING
 from labs.planner.layout import Layout
 from labs.planner.model import Model
 from labs.planner.software import Software
@@ -68,10 +68,24 @@ def layer_bytes(
 
 def in_flight(layout: Layout, stage: int) -> float:
     """Micro-batches whose whole stage is kept at the peak: 1F1B's, or interleaved 1F1B's / v."""
-    at = layout
-    if at.v == 1:
-        return formulas.stored_1f1b(at.pp, stage, at.micro_batches)
-    return formulas.stored_interleaved(at.pp, stage, at.micro_batches, at.v) / at.v
+    return _flying(layout.pp, stage, layout.micro_batches, layout.v)
+
+
+@lru_cache(maxsize=65536)
+def _flying(pp: int, stage: int, m: int, v: int) -> float:
+    if v == 1:
+        return formulas.stored_1f1b(pp, stage, m)
+    return formulas.stored_interleaved(pp, stage, m, v) / v
+
+
+@lru_cache(maxsize=4096)
+def _logits(tokens: int, vocab: int, each: int, tp: int, mbs: int) -> float:
+    return formulas.logits_shard_bytes(mbs, tokens, vocab, each, tp)
+
+
+@lru_cache(maxsize=65536)
+def _layers(model: Model, pp: int, stage: int, ends: bool) -> int:
+    return formulas.stage_layers(model.decoder, pp, stage, ends)
 
 
 @lru_cache(maxsize=4096)
@@ -132,13 +146,12 @@ def layer_part(model: Model, at: Layout, software: Software, recompute: str) -> 
 def stage_part(model: Model, at: Layout, stage: int, software: Software) -> tuple[float, float]:
     """Layers times micro-batches that a stage keeps, and the bytes of embedding or head there."""
     flying = in_flight(at, stage)
-    layers = formulas.stage_layers(model.decoder, at.pp, stage, at.ends)
+    layers = _layers(model, at.pp, stage, at.ends)
     tokens = at.mbs * model.length // at.cp * model.d / (at.tp if at.sp else 1)
     ends = tokens * flying if stage == 0 and model.masked else 0.0  # the embedding's dropout mask
     if stage == at.pp - 1:
-        logits = formulas.logits_shard_bytes(
-            at.mbs, model.length // at.cp, model.vocab, software.loss_bytes, at.tp
-        )
+        length = model.length // at.cp
+        logits = _logits(length, model.vocab, software.loss_bytes, at.tp, at.mbs)
         ends += 2 * software.element_bytes * tokens + logits
     return layers * flying, ends
 

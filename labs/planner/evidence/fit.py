@@ -1,4 +1,4 @@
-"""python -m labs.planner.fit: fit the constants once and freeze them in constants.json.
+"""python -m labs.planner.evidence.fit: fit the constants once and freeze them in constants.json.
 
 The least sum over log(predicted / measured), square near zero and straight further out, so that one
 framework's overhead does not bend the rest; and a little for leaving the beginning, so that what
@@ -6,7 +6,7 @@ the runs say nothing of stays there. Coordinate search: each constant in turn up
 that is halved when nothing helps. Deterministic; no library.
 
     fitted on     FITTED: SC'21 table 1, Korthikanti et al. (with one layer's times), Megatron-LM
-    scored on     all other sources, with the frozen constants (labs/planner/score.py)
+    scored on     all other sources, with the frozen constants (labs/planner/evidence/score.py)
     left out      each of LEFT_OUT in turn: fitted on the others of them, scored on it
 """
 
@@ -20,15 +20,15 @@ from dataclasses import replace
 from math import log, sqrt
 from pathlib import Path
 
-from labs.planner import published
 from labs.planner.cluster import Cluster, find_gpu
-from labs.planner.constants import FILE, Constants
-from labs.planner.kernels import Machine
-from labs.planner.layer import layer_times
+from labs.planner.cost.constants import FILE, Constants
+from labs.planner.cost.kernels import Machine
+from labs.planner.cost.layer import layer_times
+from labs.planner.cost.time import forget, step_time
+from labs.planner.evidence import published
+from labs.planner.evidence.runs import Run, run_of
 from labs.planner.model import Model
-from labs.planner.runs import Run, run_of
 from labs.planner.software import MEGATRON_2022
-from labs.planner.time import forget, step_time
 
 LAYERS = Path(__file__).with_name("layer_times.csv")
 FITTED = ("SC21-T1-", "KOR22-", "MLM20-", "MLM24-")
@@ -150,7 +150,7 @@ def main() -> int:
     rms = sqrt(sum(e * e for e in errors) / len(errors))
     left = leave_one_out(runs)
     kept = dict(
-        made_by="python -m labs.planner.fit",
+        made_by="python -m labs.planner.evidence.fit",
         fitted_on=[run.name for run in fitted],
         rms_log_error=round(rms, 4),
         constants=constants.to_dict(),

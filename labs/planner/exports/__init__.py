@@ -1,10 +1,10 @@
 """A plan as something to start or to pass on: a command for three programs, text, or JSON.
 
     course        torchrun on this course's own lab, as many ranks as a laptop runs
-    torchtitan    flags of its job configuration       labs/planner/export_torchtitan.py
-    megatron-lm   flags of pretrain_gpt.py             labs/planner/export_megatron.py
+    torchtitan    flags of its job configuration       labs/planner/exports/torchtitan.py
+    megatron-lm   flags of pretrain_gpt.py             labs/planner/exports/megatron.py
     text          a few lines for a colleague
-    json          everything, to be read again         labs/planner/plan_json.py
+    json          everything, to be read again         labs/planner/exports/plan_json.py
 
 What a target cannot say is a sentence in `notes`, never left out in silence. Pure: nothing runs.
 """
@@ -15,14 +15,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import ceil
 
-from labs.planner import export_megatron, export_torchtitan
 from labs.planner.cluster import Cluster
-from labs.planner.flags import Flags, torchrun
+from labs.planner.exports import megatron as export_megatron
+from labs.planner.exports import torchtitan as export_torchtitan
+from labs.planner.exports.flags import Flags, torchrun
+from labs.planner.exports.plan_json import Predicted, from_json, predict, to_json
+from labs.planner.exports.shrink import shrink
 from labs.planner.layout import Layout
 from labs.planner.legal import first_refusal
 from labs.planner.model import Model
-from labs.planner.plan_json import Predicted, from_json, predict, to_json
-from labs.planner.shrink import shrink
 from labs.planner.software import Software
 from labs.planner.units import both
 

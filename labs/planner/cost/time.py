@@ -14,11 +14,11 @@ from functools import lru_cache
 
 from labs import formulas
 from labs.planner.cluster import Cluster
-from labs.planner.constants import Constants, frozen
-from labs.planner.kernels import Machine, machine_of
-from labs.planner.layer import E, LayerTimes, embedding_times, head_times, layer_times
+from labs.planner.cost.constants import Constants, frozen
+from labs.planner.cost.kernels import Machine, machine_of
+from labs.planner.cost.layer import E, LayerTimes, embedding_times, head_times, layer_times
+from labs.planner.cost.memory import rank_parameters, stage_counts
 from labs.planner.layout import Layout
-from labs.planner.memory import rank_parameters, stage_counts
 from labs.planner.model import Model
 from labs.planner.software import Software
 

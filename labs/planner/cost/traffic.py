@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from labs import formulas
 from labs.formulas import Link
 from labs.planner.cluster import Cluster
+from labs.planner.cost.memory import rank_parameters, stage_counts
+from labs.planner.cost.time import placed
 from labs.planner.layout import Layout
-from labs.planner.memory import rank_parameters, stage_counts
 from labs.planner.model import Model
 from labs.planner.software import Software
-from labs.planner.time import placed
 
 AXES = ("tp", "cp", "pp", "dp")
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from labs.planner import published
-from labs.planner.fit import FITTED, belongs, scored_runs
+from labs.planner.evidence import published
+from labs.planner.evidence.fit import FITTED, belongs, scored_runs
+from labs.planner.evidence.left_out import offs
+from labs.planner.evidence.runs import Run
+from labs.planner.evidence.score import score_rows
 from labs.planner.layout import Layout
-from labs.planner.left_out import offs
-from labs.planner.runs import Run
-from labs.planner.score import score_rows
 from labs.planner.software import Software
 
 TEN = 10

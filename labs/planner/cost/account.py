@@ -1,6 +1,6 @@
 """What lies in memory while a step goes on, and the most of it: made, dropped, and the peak kept.
 
-Pure bookkeeping: labs/planner/eager.py says what is made when.
+Pure bookkeeping: labs/planner/cost/eager.py says what is made when.
 """
 
 from __future__ import annotations

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from labs.planner.cluster import Cluster, find_gpu
-from labs.planner.constants import frozen
-from labs.planner.kernels import machine_of
+from labs.planner.cost.constants import frozen
+from labs.planner.cost.kernels import machine_of
+from labs.planner.cost.time import step_seconds
+from labs.planner.evidence.published import OUT_OF_MEMORY, Row
 from labs.planner.layout import Layout
 from labs.planner.legal import refusals
 from labs.planner.model import Model, dense_only
-from labs.planner.published import OUT_OF_MEMORY, Row
 from labs.planner.software import Software
-from labs.planner.time import step_seconds
 
 UNFUSED_UNTIL = 2022
 """Year of a paper up to which its runs are taken to hold T x T scores: FlashAttention is of 2022"""

@@ -14,7 +14,7 @@ from math import ceil
 
 from labs import formulas
 from labs.planner.cluster import Cluster
-from labs.planner.constants import Constants
+from labs.planner.cost.constants import Constants
 
 TILES = ((256, 128), (128, 256), (128, 128))
 """Rows and columns of a product that one streaming multiprocessor works on at a time: the usual

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 
-from labs.planner import published
-from labs.planner.constants import Constants, frozen
-from labs.planner.fit import FITTED, belongs
-from labs.planner.memory import worst_stage
-from labs.planner.runs import Run, run_of
-from labs.planner.time import step_time
+from labs.planner.cost.constants import Constants, frozen
+from labs.planner.cost.memory import worst_stage
+from labs.planner.cost.time import step_time
+from labs.planner.evidence import published
+from labs.planner.evidence.fit import FITTED, belongs
+from labs.planner.evidence.runs import Run, run_of
 
 WORST = 3
 

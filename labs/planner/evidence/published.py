@@ -1,7 +1,7 @@
 """Published training runs as rows: read, and checked to the line and column.
 
 `read(FILE)` takes any file with the columns of published.csv; those in OWN may be missing, then a
-rule stands in for them and `Run.assumed` says so (labs/planner/runs.py).
+rule stands in for them and `Run.assumed` says so (labs/planner/evidence/runs.py).
 Facts only: sizes, layouts and measured figures, each with its source.
 """
 
@@ -75,7 +75,7 @@ def _check_header(file: str, header: list[str]) -> None:
     if missing:
         raise ValueError(
             f"{file}, line 1: no column {missing[0]!r}; the columns are those of "
-            f"labs/planner/published.csv: {', '.join(COLUMNS)}"
+            f"labs/planner/evidence/published.csv: {', '.join(COLUMNS)}"
         )
     twice = [name for name in header if header.count(name) > 1]
     if twice:
