@@ -7,8 +7,10 @@ from html import unescape
 
 import pytest
 
-from labs.planner_widget import explore, panel
-from labs.planner_widget.answer import BLOCKS
+from labs.planner.cluster import GPUS
+from labs.planner.evidence.errors import error_bars
+from labs.planner_widget import explore, panel, stories
+from labs.planner_widget.answer import BLOCKS, answer
 from labs.planner_widget.asked import Asked
 from labs.planner_widget.controls import DEGREES, EVERY, LESSON, MORE, shown
 from labs.planner_widget.panel import Panel
@@ -220,6 +222,30 @@ class TestStories:
     def test_another_is_refused(self) -> None:
         with pytest.raises(ValueError, match="there is no story 'd'; there are a, b, c"):
             Panel().tell("d")
+
+
+class TestVerdict:
+    def test_sizes_of_another_model_are_amber(self) -> None:
+        llama = dict(hidden=8192, heads=64, kv_heads=8, ffn=28672, gated=True)
+        other = answer(Asked(parameters=405e9, pp=8, dp=1, **llama), precise=True)["verdict"]
+        assert "AMBER" in other and "of N = 4.05e+11" in other
+        assert "of N =" not in answer(Asked(**llama), precise=True)["verdict"]
+
+    def test_a_story_is_told_on_the_card_that_is_asked_for(self) -> None:
+        for gpu in ("A100-40GB", "H200-141GB"):
+            views = stories.tell("b", Asked(gpu=gpu)).views
+            assert {one.ask.memory for one in views} == {GPUS[gpu].memory}
+
+    def test_an_estimate_beside_its_error_bars_says_so(self) -> None:
+        """Runs with context parallelism were all predicted too fast."""
+        asked = Asked(cp=2, dp=1)
+        found = answer(asked, precise=True)
+        bars = error_bars(asked.layout(), asked.software())
+        assert bars.high < 0
+        assert "too fast for most runs of this kind: rather" in found["verdict"]
+        assert "the estimate lies outside them" in found["seconds"]
+        inside = answer(Asked(), precise=True)
+        assert "lies outside" not in inside["seconds"] and "rather" not in inside["verdict"]
 
 
 class TestWhatIsStored:

@@ -109,7 +109,7 @@ def _precise(asked: Asked) -> dict[str, str]:
     parts = {name: getattr(time, name) for name in PARTS}
     error = error_bars(layout, software)
     low, high = error.of(time.total)
-    fine = f"fits, and takes {time.total:.3g} s a step ({low:.3g} to {high:.3g})"
+    fine = _fine(time.total, low, high)
     sent = traffic(model, cluster, layout, software)
     kept = [stage_memory(model, layout, stage, software) for stage in worst_stages(layout)]
     stacked = [
@@ -143,6 +143,18 @@ def _precise(asked: Asked) -> dict[str, str]:
             f"{gb(RESERVED)} of a card are not the plan's: context, buffers, what cannot be used",
         ])),
     }  # fmt: skip
+
+
+def _fine(seconds: float, low: float, high: float) -> str:
+    """What is said of a plan that nothing speaks against; bars may lie beside the estimate."""
+    between = f"{low:.3g} to {high:.3g}"
+    if low <= seconds <= high:
+        return f"fits, and takes {seconds:.3g} s a step ({between})"
+    off = "fast" if seconds < low else "slow"
+    return (
+        f"fits; {seconds:.3g} s a step by the formulas, which were too {off} for most runs of this "
+        f"kind: rather {between} s"
+    )
 
 
 def exported(asked: Asked, target: str) -> str:
