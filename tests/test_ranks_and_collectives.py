@@ -174,7 +174,7 @@ def test_bad_input_is_refused_before_a_launch(asked: dict, words: str, monkeypat
 @pytest.mark.ranks
 def test_on_the_command_line(monkeypatch) -> None:
     monkeypatch.setattr(lab.run, "__kwdefaults__", {**lab.run.__kwdefaults__, "sizes": SMALL})
-    told = CliRunner().invoke(main, ["run", "ranks_and_collectives", "--ranks", "2"])
+    told = CliRunner().invoke(main, ["run", "ranks_and_collectives", "--ranks", "2", "-v"])
     assert told.exit_code == 0, told.output
     assert (
         "all_reduce, t=2: bytes sent: 1,048,576 == 1,048,576 a rank   [ring, twice]" in told.output
