@@ -154,12 +154,25 @@ class _Attempt:
                 code = self._watch(process)
             except SupervisorGone as gone:
                 self.seen.why, code = output.clean(str(gone), self.folder), -9
+                self._until_gone()
             except BaseException:  # an interrupt: nothing of the run may be left
                 process.kill()
                 raise
         run = self._gathered(code)
         run.seconds = time.monotonic() - begun
         return run
+
+    def _until_gone(self, seconds: float = 3.0) -> None:
+        """Wait for the end of the ranks and of torchrun, which die with a supervisor that is dead.
+
+        While a process is ending its mark can no longer be read, and its port is still taken.
+        """
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            agent = bool(self.agent) and processes.alive(self.agent)
+            if not agent and not self.traces.alive():
+                return
+            time.sleep(0.005)
 
     def _command(self) -> dict:
         warm = self.mode == "warm"
