@@ -13,10 +13,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure  # not pyplot: the notebook's own backend is not ours to set
 from PIL import Image
 
-# Okabe and Ito's palette, in the order in which it is used.
-BLUE, ORANGE, GREEN, PINK, SKY, RED = (
-    "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00",
-)  # fmt: skip
+from labs.colours import BLUE, GREEN, ORANGE, PINK, RED, SKY
+
 COLOURS = (BLUE, ORANGE, GREEN, PINK, SKY, RED)
 MARKERS = ("o", "s", "^", "D", "v", "P")
 HATCHES = ("", "//", "..", "xx", "\\\\", "--")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labs.figure import RED
+from labs.colours import RED
 from labs.planner.cost.traffic import Sent
 from labs.planner.units import both
 from labs.planner_widget.pictures.svg import GREY, INK, LOOKS, SMALL, WIDE, Drawing

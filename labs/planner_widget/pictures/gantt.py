@@ -11,7 +11,7 @@ from math import isqrt
 
 from labs import formulas
 from labs.answers import Missing, reference
-from labs.figure import ORANGE, SKY
+from labs.colours import ORANGE, SKY
 from labs.planner_widget.pictures.svg import GREY, INK, Drawing, Look
 from labs.schedules import Times, simulate
 from labs.schedules.instructions import FORWARD

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from labs.figure import RED
+from labs.colours import RED
 from labs.planner.units import both
 from labs.planner_widget.pictures.svg import GREY, INK, LOOKS, Drawing
 

@@ -6,7 +6,7 @@ group that lies on more than one node has a dashed red frame. What does not fit 
 
 from __future__ import annotations
 
-from labs.figure import RED
+from labs.colours import RED
 from labs.planner.layout import Layout
 from labs.planner_widget.pictures.svg import GREY, INK, PLAIN, Drawing
 

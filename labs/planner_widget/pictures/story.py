@@ -6,7 +6,7 @@ tensor-parallel group has, against a node's.
 
 from __future__ import annotations
 
-from labs.figure import RED
+from labs.colours import RED
 from labs.planner.lesson import FIXED_M, View
 from labs.planner.units import gb
 from labs.planner_widget.pictures.svg import GREY, INK, LOOKS, Drawing

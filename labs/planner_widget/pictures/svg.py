@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from html import escape
 
-from labs.figure import BLUE, GREEN, ORANGE, PINK, RED, SKY
+from labs.colours import BLUE, GREEN, ORANGE, PINK, RED, SKY
 
 INK, GREY, PAPER = "#1a1a1a", "#6b6b6b", "#ffffff"
 FONT = "font-family='system-ui,sans-serif'"
