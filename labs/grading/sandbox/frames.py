@@ -83,7 +83,7 @@ def _told(value: object, parts: list[bytes]) -> object:
 class _Reader:
     """Builds a value from a tree and the bytes of its tensors, in their order."""
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytearray) -> None:
         self.body, self.at, self.nodes = body, 0, 0
 
     def value(self, told: object, depth: int = 0) -> object:
@@ -128,10 +128,14 @@ class _Reader:
         begin, self.at = self.at, self.at + size
         if not count:
             return torch.empty(shape, dtype=kind)
-        piece = bytearray(self.body[begin : self.at])
-        if kind is torch.bool and max(piece) > 1:
+        if kind is torch.bool and max(self.body[begin : self.at]) > 1:
             raise BadFrame("a truth value that is neither")
-        return torch.frombuffer(piece, dtype=kind).reshape(shape)
+        # In the frame's own memory, not in a copy: what a rank holds is counted. Places that are
+        # no multiple of the element's size cannot be read from there.
+        body, at = self.body, begin
+        if at % kind.itemsize:
+            body, at = bytearray(body[begin : self.at]), 0
+        return torch.frombuffer(body, dtype=kind, count=count, offset=at).reshape(shape)
 
 
 def _whole(text: str) -> int:
@@ -150,7 +154,7 @@ _LEAVES = {
 }
 
 
-def unpack(head: bytes, body: bytes) -> object:
+def unpack(head: bytes | bytearray, body: bytearray) -> object:
     """The value of a frame. Raises BadFrame for whatever is not one."""
     reader = _Reader(body)
     try:
@@ -195,7 +199,7 @@ class Incoming:
         if len(self._buffer) < end:
             return None
         first = bytes(self._buffer[_SIZES.size : _SIZES.size + head])
-        second = bytes(self._buffer[_SIZES.size + head : end])
+        second = bytearray(self._buffer[_SIZES.size + head : end])
         del self._buffer[:end]
         return (unpack(first, second),)
 
@@ -206,11 +210,13 @@ def receive(line: socket.socket) -> object:
     return unpack(_exactly(line, head), _exactly(line, body))
 
 
-def _exactly(line: socket.socket, size: int) -> bytes:
-    got = bytearray()
-    while len(got) < size:
-        piece = line.recv(min(size - len(got), 1 << 20))
-        if not piece:
+def _exactly(line: socket.socket, size: int) -> bytearray:
+    got, at = bytearray(size), 0
+    view = memoryview(got)
+    while at < size:
+        count = line.recv_into(view[at:])
+        if not count:
             raise Closed("the judge has gone")
-        got += piece
-    return bytes(got)
+        at += count
+    view.release()
+    return got

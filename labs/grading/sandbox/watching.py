@@ -146,6 +146,8 @@ class Watching:
         elif "joined" in frame:
             rank.joined = True
             self._sleep.begin()
+            if not self.later and all(one.joined for one in self.ranks):
+                self._mark("run")
         elif "kept" in frame:
             rank.kept = frame["kept"] if isinstance(frame["kept"], dict) else {}
         elif "ask" in frame:
