@@ -40,14 +40,14 @@ Book = Mapping[str, Any]
 def csv(book: Book, roster: Roster | None = None) -> str:
     """A row a student: points of each exercise, sum, lateness, total, remarks."""
     head = ["student", *(["identifier"] if roster else []), "file", "submitted"]
-    head += [f"{name} ({_of(book, name)})" for name in book["order"]]
+    head += [f"{name} ({_of(book, name) or 'practice'})" for name in book["order"]]
     head += ["points", "of", "late factor", "late", "total", "isolation", "remarks"]
     rows: list[list[Cell]] = [head]
     for student, one in book["students"].items():
         row: list[Cell] = [student]
         row += [roster.who(student)] if roster else []
         row += [one["file"], _utc(one["submitted"])]
-        row += [one["exercises"].get(name, {}).get("points") for name in book["order"]]
+        row += [_outcome(one["exercises"].get(name)) for name in book["order"]]
         row += [one["points"], one["of"], one["late"]["factor"], one["late"]["words"], one["total"]]
         rows.append([*row, book["isolation"], "; ".join([*one["says"], *one["problems"]])])
     for absent in roster.without if roster else ():
@@ -116,7 +116,7 @@ def _title(book: Book, assignment: str) -> str:
 
 def _feedback(one: Mapping[str, Any]) -> str:
     """A student's result in one line."""
-    parts = [*one["says"]]
+    parts = [*one["says"], *one["problems"]]
     for name, grade in one["exercises"].items():
         if grade["of"]:
             points = "none" if grade["points"] is None else number(grade["points"])
@@ -127,9 +127,17 @@ def _feedback(one: Mapping[str, Any]) -> str:
 
 
 def _of(book: Book, exercise: str) -> str:
-    """What an exercise is worth, for the head of its column."""
+    """What an exercise is worth, for the head of its column; nothing for practice."""
     found = [one["exercises"].get(exercise) for one in book["students"].values()]
-    return number(next(grade["of"] for grade in found if grade)) or "0"
+    grade = next(grade for grade in found if grade)
+    return "" if grade["kind"] == "practice" else number(grade["of"])
+
+
+def _outcome(grade: Mapping[str, Any] | None) -> Cell:
+    """The points of a grade; of practice, which has none, what came of it."""
+    if grade is None:
+        return None
+    return grade["state"] if grade["kind"] == "practice" else grade["points"]
 
 
 def _most(book: Book) -> float:

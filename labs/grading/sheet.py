@@ -55,5 +55,5 @@ def _cell(cell: Cell) -> str:
     if isinstance(cell, str):
         # A NUL ends the file for some readers; half a UTF-16 character cannot be written.
         whole = cell.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
-        return safe(whole)
+        return whole if safe(cell) == cell else "'" + whole
     return number(cell)

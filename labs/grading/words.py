@@ -32,12 +32,11 @@ _TAKEN = {"index", "con", "prn", "aux", "nul"} | {
 
 def shown(text: str, lines: int = 60, width: int = 300) -> str:
     """The text with every control character made visible, cut to so many lines and columns."""
-    told = text[: 4 * lines * width].expandtabs(4).replace("\r\n", "\n").split("\n")
+    told = text.replace("\r\n", "\n").split("\n")
     cut = [line if len(line) <= width else line[:width] + " […]" for line in told[:lines]]
-    more = text.count("\n") + 1 - lines
-    if more > 0:
-        cut.append(f"[… {more} more lines …]")
-    return "\n".join(visible(line) for line in cut)
+    if len(told) > lines:
+        cut.append(f"[… {counted(len(told) - lines, 'more line')} …]")
+    return "\n".join(visible(line.expandtabs(4)) for line in cut)
 
 
 def visible(text: str) -> str:
