@@ -79,7 +79,7 @@ class Sandbox:
         self.ready = False
 
     def wait_ready(self) -> None:
-        """Wait until ranks can be started. Raises SandboxError with the reason where they cannot."""
+        """Wait until ranks can be started. Raises SandboxError, with the reason, if they cannot."""
         if self.ready:
             return
         message, _ = self._message(_START_SECONDS)
@@ -124,12 +124,12 @@ class Sandbox:
         jobs = _jobs(job, function, ranks, args, dict(kwargs or {}))
         later = [one for one in args if isinstance(one, Later)]
         bounds = replace(self.limits, wall_seconds=min(limit, self.limits.wall_seconds))
-        for attempt in range(3):
+        for _ in range(3):
             watching = self._watch(jobs, later, ranks, bounds)
             if not watching.never_began:
                 break
         else:
-            raise SandboxError(watching.why or f"ranks did not start {attempt + 1} times")
+            raise SandboxError(watching.why or "the ranks did not start")
         done = Launched(watching.run, watching.outside, watching.state)
         self.launched.append(done)
         if done.state:

@@ -77,7 +77,7 @@ def _below(path: str, folders: Sequence[str]) -> bool:
 
 
 def enter(folder: str) -> None:
-    """On a rank, in a mount namespace of its own: make the pattern its root, add what is its own."""
+    """On a rank, in its own mount namespace: make the pattern its root, add what is its own."""
     system.enter_root(folder)
     system.mount(
         "tmpfs", OWN, "tmpfs", system.NOSUID | system.NODEV,

@@ -1,7 +1,7 @@
 """One start of ranks, watched from the first frame to the last: what came, what was counted, why.
 
-A rank's line carries, in this order: hello (it is shut in), joined (it has met the others), kept and
-ask (any number), and the report. Whatever else comes, or nothing, is told in words.
+A rank's line carries, in this order: hello (it is shut in), joined (it has met the others), kept
+and ask (any number), and the report. Whatever else comes, or nothing, is told in words.
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ class Watching:
             self._where()
 
     def _where(self) -> None:
-        """Ask each rank where it stands, as far as it answers: for the student, never for points."""
+        """Ask each rank where it stands, if it answers: for the student, never for points."""
         before = {rank.number: rank.written for rank in self.ranks}
         for rank in self.ranks:
             if rank.at_work and rank.joined:

@@ -9,8 +9,9 @@ One JSON message a packet:
 With "started" come two descriptors a rank: its line, and what it prints. When the judge is gone the
 zygote ends, and its ranks with it.
 
-Shut in as "namespaces": a rank has a mount, process, IPC, host name and user namespace of its own,
-and one of the switch's network namespaces. As "user": another user id and limits. As "none": limits.
+Shut in as "namespaces": a rank has a mount, process, IPC, host name and user namespace of its
+own, and one of the switch's network namespaces. As "user": another user id and limits. As "none":
+limits.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ class Zygote:
             Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
         system.mount(None, "/", None, system.REC | system.PRIVATE)
         self.networks = network.make(self.asked["most"])
+        self.folder = f"{network.PRIVATE}/root"  # in this mount namespace alone: nothing is left
+        Path(self.folder).mkdir()
         root.make(self.folder, self.asked["shown"], self.asked["hidden"])
         self.own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY)
 
@@ -220,7 +223,7 @@ class Zygote:
 
 
 def _environment(rank: int, ranks: int, where: str, folder: Path, apart: bool) -> None:
-    """What a rank finds in its environment: what torchrun would set, and nothing of this machine."""
+    """A rank's environment: what torchrun would set, and nothing of this machine."""
     address, _, port = where.rpartition(":")
     os.environ.clear()
     os.environ.update(
@@ -242,7 +245,8 @@ def _free_port() -> int:
 
 _PRELOAD = (
     "torch.distributed.fsdp", "torch.distributed.pipelining", "torch.distributed.tensor.parallel",
-    "torch.autograd.profiler", "torch.fx.experimental.symbolic_shapes", "labs.grading.hidden.changes",
+    "torch.autograd.profiler", "torch.fx.experimental.symbolic_shapes",
+    "labs.grading.hidden.changes", "labs.grading.extract", "labs.grading.sandbox.probe",
 )  # fmt: skip
 
 
