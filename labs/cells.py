@@ -12,36 +12,43 @@ traceback on a rank still shows the learner's own line numbers.
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import symtable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from labs.cell_text import parse, python
 from labs.ranks.ship import Cell, Source, defines
 from labs.ranks.unpack import is_constant
 
-_DEEPEST = 200  # levels of a syntax tree; ast.unparse gives up at some 300
-# Cell magics whose body is Python; every other one (%%bash, %%html, ...) takes the whole cell.
-_PYTHON_MAGICS = ("%%time", "%%timeit", "%%capture", "%%prun", "%%python3")
-
 
 @dataclass(frozen=True)
-class _Text:
+class Text:
     """One cell as the learner knows it, and its syntax tree."""
 
     label: str
     text: str
     tree: ast.Module
 
+    @functools.cached_property
+    def bound(self) -> list[tuple[ast.stmt, set[str]]]:
+        """Each top-level statement and the names that it binds."""
+        return [(node, binds(node)) for node in self.tree.body]
+
 
 @dataclass
 class Definitions:
-    """What a file defines. `problems`: cells that could not be read, one sentence each."""
+    """What a file defines. `problems`: cells that could not be read, one sentence each.
+
+    unread: those cells, (label, text).
+    """
 
     file: str
-    cells: list[_Text] = field(default_factory=list)
+    cells: list[Text] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    unread: list[tuple[str, str]] = field(default_factory=list)
 
     def source(self, name: str) -> Source | None:
         """The last function of that name, with what it needs. None: there is none.
@@ -49,20 +56,26 @@ class Definitions:
         A note is made of every earlier definition that does not count, and of what the function
         uses but a rank does not get.
         """
-        at = [i for i, cell in enumerate(self.cells) if _function(cell.tree, name)]
-        if not at:
+        found = [cell.label for cell in self.cells for _ in functions_named(cell.tree, name)]
+        if not found:
             return None
-        found = [self.cells[i].label for i in at]
-        if len(found) > 1:
-            self._note(f"{name} is defined in {_words(found)}; the last one, {found[-1]}, counts")
+        if len(set(found)) > 1:
+            places = _words(list(dict.fromkeys(found)))
+            self._note(f"{name} is defined in {places}; the last one, {found[-1]}, counts")
+        elif len(found) > 1:
+            self._note(f"{name} is defined {len(found)} times in {found[0]}; the last one counts")
         kept: dict[int, list[ast.stmt]] = {}
-        todo = [name]
+        todo, asked_for, taken = [name], {name}, set()
+        bound = self._all_bindings()
         while todo:
             asked = todo.pop()
-            for index, node in self._bindings(asked):
-                if node not in kept.setdefault(index, []):
-                    kept[index].append(node)
-                    todo += sorted(_names_used(node))
+            for index, node in _last_bindings(bound.get(asked, []), asked):
+                if id(node) not in taken:
+                    taken.add(id(node))
+                    kept.setdefault(index, []).append(node)
+                    new = _names_used(node, self.cells[index].text) - asked_for
+                    asked_for |= new
+                    todo += sorted(new)
                     if not _is_sent(node):
                         self._note(
                             f"{asked}, which {name} uses, is made in {self.cells[index].label} by "
@@ -79,19 +92,14 @@ class Definitions:
         found = [n.name for c in self.cells for n in c.tree.body if isinstance(n, ast.FunctionDef)]
         return list(dict.fromkeys(found))
 
-    def _bindings(self, name: str) -> list[tuple[int, ast.stmt]]:
-        """(cell, statement) that binds a name last; of imports all: `import a.b` adds to `a`."""
-        found = [
-            (index, node)
-            for index, cell in enumerate(self.cells)
-            for node in cell.tree.body
-            if name in _binds(node)
-        ]
-        while len(found) > 1 and _hands_on(found[-1][1], name):
-            found.pop()
-        if found and isinstance(found[-1][1], ast.Import):
-            return [(index, node) for index, node in found if isinstance(node, ast.Import)]
-        return found[-1:]
+    def _all_bindings(self) -> dict[str, list[tuple[int, ast.stmt]]]:
+        """For each name the (cell, statement) pairs that bind it, in their order."""
+        found: dict[str, list[tuple[int, ast.stmt]]] = {}
+        for index, cell in enumerate(self.cells):
+            for node, names in cell.bound:
+                for name in names:
+                    found.setdefault(name, []).append((index, node))
+        return found
 
     def _note(self, text: str) -> None:
         if text not in self.notes:
@@ -102,37 +110,69 @@ def read(path: str | Path) -> Definitions:
     """Read a .ipynb or .py file. Raises ValueError, in a sentence, when it cannot be read."""
     path = Path(path)
     if path.suffix not in (".ipynb", ".py"):
-        raise ValueError(f"{path.name} is neither a notebook (.ipynb) nor a Python file (.py)")
+        raise ValueError(_neither(path.name))
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        content = path.read_bytes()
     except FileNotFoundError:
         raise ValueError(f"there is no file {path.name} there") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{path.name} is not saved as UTF-8; save it anew as UTF-8") from None
     except OSError as error:
         raise ValueError(f"{path.name} cannot be read: {error.strerror}") from None
-    found = Definitions(path.name)
-    texts = [(path.name, text)] if path.suffix == ".py" else _notebook_cells(path.name, text)
+    return read_bytes(path.name, content)
+
+
+def read_bytes(name: str, content: bytes) -> Definitions:
+    """The definitions in a file's content; its name tells a notebook from a Python file.
+
+    Raises ValueError, in a sentence, when it cannot be read.
+    """
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError(f"{name} is not saved as UTF-8; save it anew as UTF-8") from None
+    if name.endswith(".py"):
+        return read_cells(name, [(name, text)])
+    if name.endswith(".ipynb"):
+        return read_cells(name, code_cells(all_cells(name, text)))
+    raise ValueError(_neither(name))
+
+
+def read_cells(name: str, texts: list[tuple[str, str]]) -> Definitions:
+    """The definitions in (label, text) pairs of a file. A cell that cannot be read is a problem."""
+    found = Definitions(name)
     for label, source in texts:
+        # For Python each of these ends a line: line numbers must be those of `split("\n")`.
+        source = source.replace("\r\n", "\n").replace("\r", "\n")
         try:
-            text = _python(source)
-            found.cells.append(_Text(label, text, _parse(text)))
+            text = python(source)
+            found.cells.append(Text(label, text, parse(text)))
         except (MemoryError, RecursionError):  # the parser's words for it
+            found.unread.append((label, source))
             found.problems.append(f"{label}: nested too deeply to be read")
         except (SyntaxError, ValueError) as error:
+            found.unread.append((label, source))
             line = getattr(error, "lineno", None)
             where = f"{label}, line {line}" if line else label
-            shown = (getattr(error, "text", None) or "").strip()
+            shown = (getattr(error, "text", None) or "").strip()[:80]
             reason = getattr(error, "msg", None) or error
             found.problems.append(f"{where}: {reason}" + (f": {shown}" if shown else ""))
     return found
 
 
-def _notebook_cells(name: str, text: str) -> list[tuple[str, str]]:
+def _neither(name: str) -> str:
+    return f"{name} is neither a notebook (.ipynb) nor a Python file (.py)"
+
+
+def code_cells(every: list[tuple[str, dict, str]]) -> list[tuple[str, str]]:
     """(label, source) of each code cell. A cell that was run is called as it shows: cell [5]."""
+    code = [(cell, source) for kind, cell, source in every if kind == "code"]
+    return [(_label(cell, place), source) for place, (cell, source) in enumerate(code, 1)]
+
+
+def all_cells(name: str, text: str) -> list[tuple[str, dict, str]]:
+    """(type, cell, source) of each cell of a notebook. Raises ValueError when there are none."""
     try:
-        told = json.loads(text)
-        cells = [cell for cell in told["cells"] if cell.get("cell_type") == "code"]
+        cells = json.loads(text)["cells"]
+        kinds = [cell.get("cell_type") for cell in cells]
         sources = [cell.get("source", "") for cell in cells]
         joined = ["".join(s) if isinstance(s, list) else s + "" for s in sources]
     except json.JSONDecodeError as error:
@@ -145,63 +185,17 @@ def _notebook_cells(name: str, text: str) -> list[tuple[str, str]]:
         raise ValueError(
             f"{name} has no cells of notebook format 4; open it in JupyterLab and save it"
         ) from None
-    labels = [
-        f"cell [{cell['execution_count']}]" if cell.get("execution_count") else f"code cell {place}"
-        for place, cell in enumerate(cells, 1)
-    ]
-    return list(zip(labels, joined, strict=True))
+    except ValueError:  # Python reads no whole number of more than 4300 digits
+        raise ValueError(f"{name} is not a notebook: a number in it is too long") from None
+    return list(zip(kinds, cells, joined, strict=True))
 
 
-def _parse(text: str) -> ast.Module:
-    """The syntax tree. Jupyter allows `await` outside of a function."""
-    tree = compile(text, "cell", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    level: list[ast.AST] = [tree]
-    for _ in range(_DEEPEST):
-        level = [inner for node in level for inner in ast.iter_child_nodes(node)]
-        if not level:
-            return tree
-    raise RecursionError  # what looks through the tree later would raise it
+def _label(cell: dict, place: int) -> str:
+    count = cell.get("execution_count")
+    return f"cell [{count}]" if isinstance(count, int) and count > 0 else f"code cell {place}"
 
 
-def _python(text: str) -> str:
-    """The cell without magics and shell lines, line for line. Raises SyntaxError of the rest."""
-    first = text.lstrip().split(None, 1)[:1]
-    if first and first[0].startswith("%%"):
-        if first[0] not in _PYTHON_MAGICS:
-            return ""
-        text = text.replace(text.lstrip().split("\n", 1)[0], "", 1)
-    try:
-        _parse(text)
-        return text
-    except SyntaxError:
-        pass
-    lines, goes_on = [], False
-    for line in text.split("\n"):
-        bare = line.strip()
-        if goes_on:  # the line before ended in a backslash
-            lines.append("")
-            goes_on = bare.endswith("\\")
-            continue
-        taken = bare.startswith(("%", "!", "?")) or _ends_as_help(bare) or _assigns(bare)
-        goes_on = taken and bare.endswith("\\")
-        lines.append(line[: len(line) - len(line.lstrip())] + "pass" if taken else line)
-    text = "\n".join(lines)
-    _parse(text)
-    return text
-
-
-def _ends_as_help(line: str) -> bool:
-    """`row_parallel?`: Jupyter's question for help."""
-    return line.endswith("?") and line.rstrip("?").replace(".", "_").isidentifier()
-
-
-def _assigns(line: str) -> bool:
-    """`files = !ls` or `took = %timeit ...`"""
-    left, equals, right = line.partition("=")
-    return bool(equals) and left.strip().isidentifier() and right.lstrip().startswith(("!", "%"))
-
-
-def _binds(node: ast.stmt) -> set[str]:
+def binds(node: ast.stmt) -> set[str]:
     """Names that a top-level statement binds in the notebook, also inside an `if`."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return defines(node)
@@ -228,10 +222,32 @@ def _hands_on(node: ast.stmt, name: str) -> bool:
     return isinstance(node, ast.Assign) and not _is_sent(node) and name in _names_used(node)
 
 
-def _names_used(node: ast.stmt) -> set[str]:
-    """Names that a statement, or code inside it, looks up outside itself. Not its local ones."""
+def _last_bindings(found: list[tuple[int, ast.stmt]], name: str) -> list[tuple[int, ast.stmt]]:
+    """Those that count: the last; of imports all, since `import a.b` adds to `a`."""
+    found = list(found)
+    while len(found) > 1 and _hands_on(found[-1][1], name):
+        found.pop()
+    if found and isinstance(found[-1][1], ast.Import):
+        return [(index, node) for index, node in found if isinstance(node, ast.Import)]
+    return found[-1:]
+
+
+def _names_used(node: ast.stmt, text: str = "") -> set[str]:
+    """Names that a statement, or code inside it, looks up outside itself. Not its local ones.
+
+    text: the cell, for a statement that Python parses but cannot write down again.
+    """
     found: set[str] = set()
-    todo = [symtable.symtable(ast.unparse(node), "cell", "exec")]
+    try:
+        written = ast.unparse(node)
+    except (ValueError, RecursionError):  # an f-string with a backslash, a number of 10000 digits
+        written = ast.get_source_segment(text, node) or ""
+    try:
+        todo = [symtable.symtable(written, "cell", "exec")]
+    except (
+        SyntaxError
+    ):  # a tree, but no program, such as `global x` after `x = 1`: the rank says so
+        return found
     while todo:
         table = todo.pop()
         outermost = table.get_type() == "module"
@@ -242,16 +258,17 @@ def _names_used(node: ast.stmt) -> set[str]:
     return found
 
 
-def _function(tree: ast.Module, name: str) -> bool:
-    return any(isinstance(node, ast.FunctionDef) and node.name == name for node in tree.body)
+def functions_named(tree: ast.Module, name: str) -> list[ast.FunctionDef]:
+    return [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name]
 
 
-def _only(cell: _Text, nodes: list[ast.stmt]) -> str:
+def _only(cell: Text, nodes: list[ast.stmt]) -> str:
     """The cell's text with every line blank that belongs to none of these statements."""
     kept: set[int] = set()
+    wanted = set(map(id, nodes))
     for node in cell.tree.body:
         future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
-        if node in nodes or future:
+        if id(node) in wanted or future:
             decorators = [d.lineno for d in getattr(node, "decorator_list", [])]
             kept.update(range(min([node.lineno, *decorators]), node.end_lineno + 1))
     lines = cell.text.split("\n")

@@ -1,0 +1,74 @@
+"""The ranks' own account held against the switch's counters.
+
+An answer runs in the process that keeps its ledger, and can write what it likes there. So each
+phase's bytes are counted outside as well, and the two must agree: what a ledger leaves out was sent
+all the same, and what it makes up never left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from labs.grading.sandbox.launcher import Launched
+
+# What gloo adds, counted in benchmarks/grading.py: 576 bytes a rank and step of an all-reduce.
+_A_CALL = 640  # bytes, for each call and each other rank
+_A_PHASE = 2048  # bytes: a group that is made, a barrier
+_SHARE = 0.02
+
+
+@dataclass(frozen=True)
+class Account:
+    """One rank and phase: bytes by its ledger (with gloo's own at most), and by the counters."""
+
+    where: str
+    told: float
+    most: float
+    counted: int
+
+    @property
+    def holds(self) -> bool:
+        return (1 - _SHARE) * self.told <= self.counted <= self.most
+
+    def __str__(self) -> str:
+        return (
+            f"{self.where}: its own account has {self.told:,.0f} bytes, the network's counters "
+            f"{self.counted:,}"
+        )
+
+
+def accounts(launched: Launched) -> list[Account]:
+    """An account for each rank and phase; for all ranks together where they share a network.
+
+    Where the phases are not those that a ledger knows, all of them together are one.
+    """
+    outside = launched.outside
+    by_name = {phase.name: phase.payload for phase in outside.phases}
+    if not by_name:
+        return []
+    if not set(by_name) <= {"forward", "backward"}:
+        by_name = {"": [sum(payload) for payload in zip(*by_name.values(), strict=True)]}
+    return [
+        _account(launched, phase, place, counted)
+        for phase, payload in by_name.items()
+        for place, counted in enumerate(payload)
+    ]
+
+
+def _account(launched: Launched, phase: str, place: int, counted: int) -> Account:
+    outside = launched.outside
+    mine = [
+        row for row in launched.run.ledger.rows
+        if phase in ("", row.phase) and (row.rank == place or not outside.apart)
+    ]  # fmt: skip
+    told = sum(row.wire_bytes for row in mine)
+    calls = sum(row.count for row in mine)
+    ranks = 1 if outside.apart else outside.ranks
+    most = told * (1 + _SHARE) + calls * _A_CALL * (outside.ranks - 1) + _A_PHASE * ranks
+    who = f"rank {place}" if outside.apart else "all ranks"
+    return Account(f"{who} {phase}".strip(), told, most, counted)
+
+
+def contradiction(launched: Launched) -> str:
+    """The first account that does not hold, in words; or ""."""
+    return next((str(one) for one in accounts(launched) if not one.holds), "")
