@@ -22,8 +22,8 @@ _FILES = {
     "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
 # What /proc tells of the machine. Free memory, load and interrupts would be a signal between
-# ranks; the others are nobody's affair in here. cpuinfo stays: libraries choose their kernels by it,
-# and another choice would be another rounding than the judge's.
+# ranks; the others are nobody's affair in here. cpuinfo stays: libraries choose their kernels by
+# it, and another choice is another rounding than the judge's.
 _MASKED = (
     "meminfo", "stat", "loadavg", "vmstat", "diskstats", "interrupts", "softirqs", "schedstat",
     "buddyinfo", "zoneinfo", "pagetypeinfo", "slabinfo", "swaps", "locks", "keys", "key-users",
