@@ -25,7 +25,10 @@ def explore(p: int = 4, m: int = 8, **mine: Callable) -> object:
     for known in KNOWN.values():
         try:
             order = reference(f"one_f_one_b.{known.order}", mine.get(known.order))
-        except Missing:
+        except Missing as one:
+            missing = one
             continue
         orders[known.title] = (known, order)
+    if not orders:
+        raise missing
     return explore_orders(orders, p=p, m=m)
