@@ -1,4 +1,4 @@
-"""The command line `labs`: list, run, check, hint, bisect, plan, doctor, tour.
+"""The command line `labs`: list, run, check, hint, bisect, plan, doctor, tour, release.
 
     labs run tp_linear_pair --ranks 4        real ranks, measured beside formula
     labs check tp_linear_pair --from mine.ipynb
@@ -185,3 +185,20 @@ def tour_command(cold: bool) -> None:
     from labs.cli.tour import tour
 
     sys.exit(tour(cold))
+
+
+@main.command("release")
+@click.option(
+    "--out", required=True, metavar="DIR|ZIP", help="A folder, or a zip that ends in .zip."
+)
+@click.option("--with-answers", multiple=True, metavar="TOPIC",
+              help="Hand over these answers too; may be given more than once.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Replace an earlier release.")
+def release_command(out: str, with_answers: tuple[str, ...], force: bool) -> None:
+    """For instructors: the course without its answers, for students.
+
+    Every file is compared with the answers first; where one is inside, nothing is written.
+    """
+    from labs.cli.release import release
+
+    sys.exit(release(out, with_answers, force))
