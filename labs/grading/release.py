@@ -10,6 +10,7 @@ the same bytes, whenever it is released: names are sorted, dates and owners are 
 from __future__ import annotations
 
 import ast
+import functools
 import io
 import os
 import shutil
@@ -139,15 +140,17 @@ def leaks(files: Mapping[str, bytes], sources: Mapping[str, str]) -> list[str]:
 
     The formula of a practice exercise may stand in labs/formulas, where labs need it.
     """
-    answers = Answers.of(sources)
-    graded = Answers.of({name: _graded_only(source) for name, source in sources.items()})
-    found = []
+    told, found = tuple(sources.items()), []
     for name, content in files.items():
         if name.startswith("solutions/"):  # handed over by name
             continue
-        looked_for = graded if name.startswith(_FORMULAS) else answers
-        found += looked_for.leaks(name, content)
+        found += _answers(told, name.startswith(_FORMULAS)).leaks(name, content)
     return found
+
+
+@functools.lru_cache(maxsize=4)
+def _answers(sources: tuple[tuple[str, str], ...], graded_only: bool) -> Answers:
+    return Answers.of({n: _graded_only(text) if graded_only else text for n, text in sources})
 
 
 def zipped(files: Mapping[str, bytes]) -> bytes:
