@@ -58,7 +58,9 @@ def unsuitable(name: str) -> str:
     if name != NONE and not sys.platform.startswith("linux"):
         return f"{name} needs Linux"
     if name == CONTAINER:
-        return "not built yet"
+        from labs.grading.sandbox import container
+
+        return container.unsuitable()
     if name == USER and os.geteuid() != 0:
         return "only root can start processes as another user"
     return ""

@@ -301,15 +301,6 @@ class Watching:
         elif any(rank.report is None for rank in self.ranks):
             self._stop(TIMEOUT, "not all ranks came to their end")
 
-    def end(self) -> None:
-        """End every rank. Each is the first of its processes: with it the kernel ends the rest."""
-        for rank in self.ranks:
-            if rank.code is None:
-                try:
-                    os.kill(rank.pid, signal.SIGKILL)
-                except OSError:
-                    continue
-
     def close(self) -> None:
         """Close the lines. After the last process has ended."""
         for rank in self.ranks:
