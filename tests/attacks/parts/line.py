@@ -22,7 +22,11 @@ def own_line():
 def raw(head, body=b"", head_bytes=None, body_bytes=None):
     """A frame with lengths that need not be those of what follows."""
     head_bytes = len(head) if head_bytes is None else head_bytes
-    return struct.pack("<QQ", head_bytes, len(body) if body_bytes is None else body_bytes) + head + body
+    return (
+        struct.pack("<QQ", head_bytes, len(body) if body_bytes is None else body_bytes)
+        + head
+        + body
+    )
 
 
 def packed(value):
@@ -33,7 +37,9 @@ def packed(value):
 def report(value, ledger=(), memory=None):
     """A report in the right form."""
     rank = int(os.environ["RANK"])
-    memory = [dict(name="trial", rank=rank, peak_bytes=1, largest_bytes=1)] if memory is None else memory
+    memory = (
+        [dict(name="trial", rank=rank, peak_bytes=1, largest_bytes=1)] if memory is None else memory
+    )
     return packed({"report": dict(value=value, ledger=list(ledger), memory=memory, kept={})})
 
 
