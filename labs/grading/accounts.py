@@ -2,7 +2,9 @@
 
 An answer runs in the process that keeps its ledger, and can write what it likes there. So each
 phase's bytes are counted outside as well, and the two must agree: what a ledger leaves out was sent
-all the same, and what it makes up never left.
+all the same, and what it makes up never left. Of a ledger's line only the operation, its payload
+and its calls are taken, which the judge compares with what the exercise asks for; how many bytes
+that is on the wire is worked out here.
 """
 
 from __future__ import annotations
@@ -10,11 +12,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from labs.grading.sandbox.launcher import Launched
+from labs.grading.sandbox.network import HEADER_BYTES
+from labs.ranks import wire
+from labs.ranks.ledger import Row
 
 # What gloo adds, counted in benchmarks/grading.py: 576 bytes a rank and step of an all-reduce.
 _A_CALL = 640  # bytes, for each call and each other rank
 _A_PHASE = 2048  # bytes: a group that is made, a barrier
 _SHARE = 0.02
+_JUDGED = frozenset(("forward", "backward"))
+_MOST_CALLS = 16  # of one line, in a phase whose calls an exercise counts
+# Heads are taken off the counted bytes, and those of a small datagram are smaller than what is
+# taken off for it. So not more heads are taken off than honest ranks send: a packet for each full
+# segment and its acknowledgement, and some for each call.
+_SEGMENT = 512  # bytes
+_PACKETS_A_CALL, _PACKETS_A_PHASE = 24, 64
 
 
 @dataclass(frozen=True)
@@ -43,30 +55,78 @@ def accounts(launched: Launched) -> list[Account]:
     Where the phases are not those that a ledger knows, all of them together are one.
     """
     outside = launched.outside
-    by_name = {phase.name: phase.payload for phase in outside.phases}
+    by_name: dict[str, list[_Sent]] = {}
+    for phase in outside.phases:
+        now = [_Sent(count.bytes, count.packets) for count in phase.counts]
+        by_name[phase.name] = _added(by_name[phase.name], now) if phase.name in by_name else now
     if not by_name:
         return []
-    if not set(by_name) <= {"forward", "backward"}:
-        by_name = {"": [sum(payload) for payload in zip(*by_name.values(), strict=True)]}
+    if not set(by_name) <= _JUDGED:
+        whole, *more = by_name.values()
+        for one in more:
+            whole = _added(whole, one)
+        by_name = {"": whole}
     return [
-        _account(launched, phase, place, counted)
-        for phase, payload in by_name.items()
-        for place, counted in enumerate(payload)
+        _account(launched, phase, place, sent)
+        for phase, counts in by_name.items()
+        for place, sent in enumerate(counts)
     ]
 
 
-def _account(launched: Launched, phase: str, place: int, counted: int) -> Account:
+@dataclass(frozen=True)
+class _Sent:
+    bytes: int
+    packets: int
+
+
+def _added(some: list[_Sent], others: list[_Sent]) -> list[_Sent]:
+    return [
+        _Sent(a.bytes + b.bytes, a.packets + b.packets)
+        for a, b in zip(some, others, strict=True)
+    ]  # fmt: skip
+
+
+def _account(launched: Launched, phase: str, place: int, sent: _Sent) -> Account:
     outside = launched.outside
     mine = [
         row for row in launched.run.ledger.rows
         if phase in ("", row.phase) and (row.rank == place or not outside.apart)
     ]  # fmt: skip
-    told = sum(row.wire_bytes for row in mine)
-    calls = sum(row.count for row in mine)
+    told = sum(on_wire(row, outside.ranks) for row in mine)
+    calls = sum(_calls(row, phase) for row in mine)
     ranks = 1 if outside.apart else outside.ranks
     most = told * (1 + _SHARE) + calls * _A_CALL * (outside.ranks - 1) + _A_PHASE * ranks
+    heads = (
+        2 * told / _SEGMENT
+        + calls * _PACKETS_A_CALL * (outside.ranks - 1)
+        + _PACKETS_A_PHASE * ranks
+    )
+    counted = sent.bytes - HEADER_BYTES * min(sent.packets, int(heads))
     who = f"rank {place}" if outside.apart else "all ranks"
-    return Account(f"{who} {phase}".strip(), told, most, counted)
+    return Account(f"{who} {phase}".strip(), told, most, max(0, counted))
+
+
+def _calls(row: Row, phase: str) -> int:
+    """Calls for each of which some bytes are allowed."""
+    if phase not in _JUDGED:
+        return max(0, row.count)
+    return 0 if row.op == "barrier" else min(max(0, row.count), _MOST_CALLS)
+
+
+def on_wire(row: Row, ranks: int) -> float:
+    """Bytes that the calls of a line put on the wire: what it says, or the most that can be.
+
+    The most is that of the largest group, on the place in it that sends most.
+    """
+    if row.payload_bytes <= 0:
+        return 0.0
+    most = max(
+        wire.cost("gloo", row.op, row.payload_bytes, ranks, place, 0).wire
+        for place in range(ranks)
+    )  # fmt: skip
+    if row.op == "all_to_all":  # uneven pieces: none may stay
+        most = float(row.payload_bytes)
+    return min(max(row.wire_bytes, 0.0), most)
 
 
 def contradiction(launched: Launched) -> str:

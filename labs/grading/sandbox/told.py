@@ -36,7 +36,7 @@ def report(frame: object, rank: int) -> dict:
         raise frames.BadFrame("an account of another form")
     if not all(_is_row(row, rank) for row in rows):
         raise frames.BadFrame("an account of another form")
-    if not isinstance(memory, list) or not all(_is_memory(one, rank) for one in memory[:100]):
+    if not isinstance(memory, list) or not all(_is_memory(one, rank) for one in memory):
         raise frames.BadFrame("an account of memory of another form")
     if not isinstance(kept, dict):
         raise frames.BadFrame("what was kept has another form")

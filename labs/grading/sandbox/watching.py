@@ -1,7 +1,8 @@
 """One start of ranks, watched from the first frame to the last: what came, what was counted, why.
 
-A rank's line carries, in this order: hello (it is shut in), joined (it has met the others), kept
-and ask (any number), and the report. Whatever else comes, or nothing, is told in words.
+A rank's line carries, in this order: hello (it is shut in), joined (it has met the others; then it
+waits until all have), kept and ask (any number), and the report. Whatever else comes, or nothing,
+is told in words.
 """
 
 from __future__ import annotations
@@ -143,20 +144,31 @@ class Watching:
             if self.ranks[0].hello:
                 for other in [rank] if rank.number else self.ranks:
                     self._begin(other)
-        elif "joined" in frame:
+        elif not rank.joined:
+            if "joined" not in frame:
+                raise frames.BadFrame("a message out of its turn")
             rank.joined = True
             self._sleep.begin()
-            if not self.later and all(one.joined for one in self.ranks):
-                self._mark("run")
+            if all(one.joined for one in self.ranks):
+                self._go()
         elif "kept" in frame:
             rank.kept = frame["kept"] if isinstance(frame["kept"], dict) else {}
         elif "ask" in frame:
+            if type(frame["ask"]) is not int or rank.asks is not None:
+                raise frames.BadFrame("a message out of its turn")
             rank.asks = frame["ask"]
             self._hand_over()
         else:
             rank.report = told.report(frame.get("report"), rank.number)
             if rank.report["error"] is not None and self._failed_at is None:
                 self._failed_at = time.monotonic()
+
+    def _go(self) -> None:
+        """All have met, and none of the student's code has run: what is sent from here on counts."""
+        if not self.later:
+            self._mark("run")
+        for rank in self.ranks:
+            self._send(rank, {"go": True})
 
     def _begin(self, rank: _Rank) -> None:
         if rank.hello:
