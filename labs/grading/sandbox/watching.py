@@ -317,6 +317,7 @@ class Watching:
             run.values.append(report.get("value"))
             run.kept.append(report.get("kept") or rank.kept)
             rows += [Row(*row) for row in report.get("ledger", ())]
+            run.timeline += report.get("timeline", [])
             run.memory += report.get("memory", [])
             run.threads.append(1)
             text = rank.printed.decode("utf-8", "replace")
