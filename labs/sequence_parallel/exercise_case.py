@@ -88,8 +88,13 @@ def make(n: int, draw: torch.Generator) -> Case:
     )  # fmt: skip
 
 
-def on_rank(function: Callable, inputs: list[dict], *rest: object) -> dict:
-    """On a rank: the trial of notebook 01, with the region built of the weights that came."""
+def on_rank(
+    function: Callable, inputs: ranks.Handed, cotangent: ranks.Handed, *rest: object
+) -> dict:
+    """On a rank: the trial of notebook 01, with the region built of the weights that came.
+
+    inputs, cotangent: this rank's own, asked for when they are needed.
+    """
     called: list[tuple[int, ...]] = []
     came: list[tuple[torch.Tensor, torch.Tensor]] = []  # a gradient of all tokens, and its copy
 
@@ -112,7 +117,7 @@ def on_rank(function: Callable, inputs: list[dict], *rest: object) -> dict:
         with must_return():
             return function(x_shard, its_region, group)
 
-    found = trial.on_rank(answer, inputs, *rest)
+    found = trial.on_rank(answer, inputs, cotangent, *rest)
     if any(not torch.equal(grad, was) for grad, was in came):
         found["changed"].append("the gradient that came from the region")
     return {**found, REGIONS: called}
@@ -123,10 +128,13 @@ def run(function: Callable | Source, case: Case) -> SeenAround:
     done = ranks.launch(
         on_rank,
         case.ranks,
-        args=(function, case.inputs, case.cotangent, case.groups, case.axis, case.refused),
+        args=(
+            function, ranks.Later(case.inputs, "forward"), ranks.Later(case.cotangent, "backward"),
+            case.groups, case.axis, case.refused,
+        ),
         limit=trial.LIMIT,
         status=False,
-    )
+    )  # fmt: skip
     return seen_of(function, case, done.values, done.ledger, done.memory, done.output)
 
 
