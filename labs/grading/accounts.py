@@ -37,17 +37,23 @@ class Account:
         )
 
 
+TOGETHER = "run"
+"""A phase of this name is of no section: all phases of the launch are then one account."""
+
+
 def accounts(launched: Launched) -> list[Account]:
     """An account for each rank and phase; for all ranks together where they share a network.
 
-    Where the phases are not those that a ledger knows, all of them together are one.
+    A phase is held against the ledger's rows of that phase (forward, backward), or of the section
+    that has its name.
     """
     outside = launched.outside
-    by_name = {phase.name: phase.payload for phase in outside.phases}
-    if not by_name:
-        return []
-    if not set(by_name) <= {"forward", "backward"}:
-        by_name = {"": [sum(payload) for payload in zip(*by_name.values(), strict=True)]}
+    by_name: dict[str, list[int]] = {}
+    together = any(phase.name == TOGETHER for phase in outside.phases)
+    for phase in outside.phases:
+        name = "" if together else phase.name
+        before = by_name.get(name, [0] * len(phase.payload))
+        by_name[name] = [a + b for a, b in zip(before, phase.payload, strict=True)]
     return [
         _account(launched, phase, place, counted)
         for phase, payload in by_name.items()
@@ -59,7 +65,7 @@ def _account(launched: Launched, phase: str, place: int, counted: int) -> Accoun
     outside = launched.outside
     mine = [
         row for row in launched.run.ledger.rows
-        if phase in ("", row.phase) and (row.rank == place or not outside.apart)
+        if phase in ("", row.phase, row.section) and (row.rank == place or not outside.apart)
     ]  # fmt: skip
     told = sum(row.wire_bytes for row in mine)
     calls = sum(row.count for row in mine)

@@ -20,6 +20,7 @@ from labs.ranks.ledger import Ledger
 from labs.ranks.ship import Source
 from labs.ranks_and_collectives.in_flight import watched
 from labs.staying import must_return
+from labs.untouched import digest
 
 LIMIT = 20.0
 """Seconds a launch may take: a cell ends within 30 s, whatever the answer does."""
@@ -94,12 +95,6 @@ def made(one: Try, rank: int, seed: int) -> torch.Tensor:
     return made_by(one, rank, own_seed(seed, rank))
 
 
-def digest(tensor: torch.Tensor) -> str:
-    """A number for all bits of a tensor: equal where nothing was written to it."""
-    whole = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-    return hashlib.sha256(whole.numpy()).hexdigest()
-
-
 @dataclass(frozen=True)
 class Told:
     """What one rank reports of one try."""
@@ -132,7 +127,7 @@ class Seen:
 def on_rank(
     function: Callable, tries: tuple[Try, ...], peer: int | None, *own: ranks.Handed
 ) -> list[dict]:
-    """On a rank: each try once. own: its seed of each try. Raises TypeError for what is no tensor."""
+    """On a rank: each try once. own: its seed of each. Raises TypeError for what is no tensor."""
     rank, here = dist.get_rank(), ranks.device()
     found = []
     for number, (one, seed) in enumerate(zip(tries, own, strict=True)):

@@ -74,9 +74,9 @@ def _value(seen: Seen, every: list[Reference]) -> Verdict | None:
                 values = [one["norm"].double().mean().item() for one in seen.told[group]]
                 hint = hints_norm.of_value(values, every, group, member)
                 return Verdict(name, FAILED, words, hint)
-            if told["changed"]:
-                hint = hints_norm.CHANGED[told["changed"]]
-                words = f"{where}: right, but {told['changed']} were changed"
+            if changed := norm.changed(seen.round, group, member, told["after"]):
+                hint = hints_norm.CHANGED[changed]
+                words = f"{where}: right, but {changed} were changed"
                 return Verdict(name, FAILED, words, hint)
     return None
 

@@ -35,6 +35,10 @@ class Step(Round):
     def bytes(self) -> int:
         return self.size * self.dtype.itemsize
 
+    def given(self, group: int, member: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Weights and gradients of one rank."""
+        return made(self, group, member)
+
 
 def steps(seed: int) -> list[Step]:
     """What the answer is asked for, the plainest first."""
@@ -68,10 +72,11 @@ def changed(share: torch.Tensor, grad: torch.Tensor, member: int) -> torch.Tenso
 
 
 def one(
-    function, step: Step, group: int, member: int, process_group: dist.ProcessGroup | None  # noqa: ANN001
+    function, step: Step, given: tuple[torch.Tensor, torch.Tensor], member: int,  # noqa: ANN001
+    process_group: dist.ProcessGroup | None,
 ) -> dict:  # fmt: skip
     """On a rank: one step. Weights are read through a view that was there before."""
-    weights, grads = (x.to(ranks.device()) for x in made(step, group, member))
+    weights, grads = (x.clone().to(ranks.device()) for x in given)
     view, calls = weights[:], []
     held = Held([weights, grads]) if step.traced else None
 
