@@ -20,6 +20,7 @@ CANVAS = """Student,ID,SIS User ID,SIS Login ID,Section,Old (7)
     Points Possible,,,,,10
 "Lovelace, Ada",101,s1,ada@uni,Group A,3
 "Hopper, Grace",102,s2,grace@uni,Group B,4
+,,,,,
 "Curie, Marie",103,s3,marie@uni,Group B,5
 """
 
@@ -196,6 +197,9 @@ class TestGradescope:
             "visibility": "hidden", "output": "0 of 2 hidden cases passed",
         }  # fmt: skip
         assert len(found["tests"]) == 6
+        bare = book(grade("ada", "row", FAIL, "nyy", hidden=(0, 0)))["students"]["ada"]
+        without = gradescope._tests({**bare["exercises"]["row"]}, True)
+        assert [test["status"] for test in without] == ["failed", "passed", "passed"]
         cents = [round(100 * test.get("score", 0)) for test in found["tests"]]
         assert sum(cents) == 666
 

@@ -44,6 +44,9 @@ class TestTotals:
         late = {"ada": submission("ada.ipynb", DUE.timestamp() + 1)}
         told = book(grade("ada", "row", points=half), points=half, submissions=late)
         assert told["students"]["ada"]["total"] == 0.05  # 0.045
+        more = Points(KNOWN, by_exercise={"row": 1.15}, policy=Policy("per day", DUE, 0, 30))
+        told = book(grade("ada", "row", points=more), points=more, submissions=late)
+        assert told["students"]["ada"]["total"] == 0.81 != round(1.15 * 0.7, 2)  # 0.805
 
     def test_an_exercise_without_points_is_not_counted(self) -> None:
         none = Points(KNOWN, by_topic={"tp_linear_pair": 0.0})
@@ -120,6 +123,7 @@ class TestBytes:
         slow = [replace(one, seconds=9.0, measured={"wire": 8}) for one in reversed(ones)]
         assert gradebook.text(book(*ones)) == gradebook.text(book(*slow))
         text = gradebook.text(book(*ones))
+        assert text == json.dumps(json.loads(text), sort_keys=True, indent=1) + "\n"
         assert "seconds" not in text and "measured" not in text and text.isascii()
         assert json.loads(text)["students"]["Ödön"]["exercises"]["row"]["told"] == "here"
 
@@ -139,6 +143,12 @@ class TestBytes:
         with pytest.raises(ValueError):
             gradebook.write_to({"x": float("nan")}, tmp_path)
         assert path.read_bytes() == before
+        assert [file.name for file in tmp_path.iterdir()] == ["gradebook.json"]
+
+    def test_nothing_is_left_where_it_cannot_be_put(self, tmp_path) -> None:
+        (tmp_path / "gradebook.json").mkdir()
+        with pytest.raises(ValueError, match="gradebook.json cannot be written: Is a directory"):
+            gradebook.write_to(book(grade("ada", "row")), tmp_path)
         assert [file.name for file in tmp_path.iterdir()] == ["gradebook.json"]
 
 

@@ -5,6 +5,7 @@
     labs bisect --from mine.ipynb            where a step on a mesh parts from one device
     labs plan --gpus 64 --params 70e9 --layers 80    the best layouts, and why not others
     labs plan tiny --dp 2 --pp 2 --tp 2      one of them on real ranks, measured beside predicted
+    labs grade SUBMISSIONS --out DIR         a class's notebooks, judged out of their reach
     labs feedback DIR                        a page for each student
     labs export canvas DIR                   grades for csv, canvas, moodle, gradescope
     labs similar SUBMISSIONS                 which answers are alike
@@ -170,6 +171,31 @@ def plan_score_command(file: str, json_file: str | None) -> None:
     from labs.cli.plan import score
 
     sys.exit(score(file, json_file))
+
+
+@main.command("grade")
+@click.argument("submissions", metavar="SUBMISSIONS")
+@click.option("--out", required=True, metavar="DIR", help="Where results and the gradebook go.")
+@click.option("--jobs", type=int, help="Answers at a time; without it as many as cores.")
+@click.option("--isolation", default="auto", show_default=True,
+              help="Where answers run: auto, container, namespaces, user or none.")  # fmt: skip
+@click.option("--points", "points_file", metavar="FILE.toml", help="Points and the late policy.")
+@click.option("--notebook", "notebooks", multiple=True, metavar="TOPIC",
+              help="Grade this one (more than once: these); else what was handed in.")  # fmt: skip
+@click.option("--regrade", is_flag=True, help="Grade again what is graded, with other inputs.")
+@click.option("--only", multiple=True, metavar="NAME", help="With --regrade: a student, exercise.")
+@click.option("--diff", is_flag=True, help="Print which grades changed.")
+def grade_command(
+    submissions: str, out: str, jobs: int | None, isolation: str, points_file: str | None,
+    notebooks: tuple[str, ...], regrade: bool, only: tuple[str, ...], diff: bool,
+) -> None:  # fmt: skip
+    """Grade a folder or zip of notebooks, one a student, outside the students' reach.
+
+    A run that was broken off goes on where it stopped when the same command is given.
+    """
+    from labs.cli.grade import grade
+
+    sys.exit(grade(submissions, out, jobs, isolation, points_file, notebooks, regrade, only, diff))
 
 
 @main.command("feedback")

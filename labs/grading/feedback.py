@@ -111,7 +111,7 @@ def index(book: Mapping[str, Any]) -> str:
                 number(one["points"]) or "none",
                 f"{factor * 100:g} %",
                 f"{number(one['total']) or 'none'} of {number(one['of'])}",
-                "<br>".join(map(say, remarks)),
+                "".join(f"<p>{say(remark)}</p>" for remark in remarks),
             ]
         )
     head = ["Student", "Passed", "Points", "Kept after lateness", "Total", "Remarks"]

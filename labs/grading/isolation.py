@@ -57,6 +57,10 @@ def unsuitable(name: str) -> str:
         return f"there is no isolation {name!r}; there are auto, {', '.join(LEVELS)}"
     if name != NONE and not sys.platform.startswith("linux"):
         return f"{name} needs Linux"
+    if name == CONTAINER:
+        from labs.grading.sandbox import container
+
+        return container.unsuitable()
     if name == USER and os.geteuid() != 0:
         return "only root can start processes as another user"
     return ""

@@ -24,7 +24,7 @@ p { margin: .4rem 0; }
 table { border-collapse: collapse; width: 100%; margin: .8rem 0; }
 caption { text-align: left; font-style: italic; padding: .3rem 0; }
 th, td { border: 1px solid #767676; padding: .35rem .6rem; text-align: left; vertical-align: top; }
-thead th { background: #f0f0f0; }
+thead th { background: #f0f0f0; overflow-wrap: normal; }
 tbody th { font-weight: 600; overflow-wrap: break-word; }
 td.n, th.n { text-align: right; white-space: nowrap; }
 pre { font: .85rem/1.45 ui-monospace, monospace; background: #f6f6f6; margin: .3rem 0;

@@ -11,7 +11,6 @@ import hashlib
 import os
 import re
 import tempfile
-from collections import Counter
 from collections.abc import Iterable
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
@@ -70,13 +69,9 @@ def file_names(students: Iterable[str]) -> dict[str, str]:
     its digest, so "Ada", "ada " and "../ada" have three files, also where case does not count.
     """
     asked = sorted(set(students))
-    folded = Counter(student.casefold() for student in asked)
-    names: dict[str, str] = {}
-    for student in asked:
-        plain = _PLAIN.fullmatch(student) and student not in _TAKEN
-        if plain and folded[student.casefold()] == 1:
-            names[student] = student
-    used = set(names.values())
+    plain = [one for one in asked if _PLAIN.fullmatch(one) and one not in _TAKEN]
+    names = dict(zip(plain, plain, strict=True))
+    used = set(plain)
     for student in asked:
         if student in names:
             continue

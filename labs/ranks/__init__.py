@@ -61,9 +61,10 @@ _HOME = {
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
-    "Cell", "Diagnosis", "Handed", "Later", "Ledger", "PerRank", "Row", "Run", "RunFailed", "Source", "allocations",
-    "default_mode", "device", "diagnose", "keep", "launch", "launched_by", "name_axis", "phase", "place", "say",
-    "section", "share_cores", "sockets_sent", "step", "torchrun", "warm_up",
+    "Cell", "Diagnosis", "Handed", "Later", "Ledger", "PerRank", "Row", "Run", "RunFailed",
+    "Source", "allocations", "default_mode", "device", "diagnose", "keep", "launch", "launched_by",
+    "name_axis", "phase", "place", "say", "section", "share_cores", "sockets_sent", "step",
+    "torchrun", "warm_up",
 ]  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -19,7 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from labs.grading.sandbox import network, places
+from labs.grading.isolation import CONTAINER, NAMESPACES
+from labs.grading.sandbox import container, network
 from labs.grading.sandbox.limits import Limits
 from labs.grading.sandbox.outside import Outside
 from labs.grading.sandbox.watching import Watching
@@ -32,6 +34,10 @@ _ZYGOTE = Path(__file__).with_name("zygote.py")
 _PACKET = 64 * 1024
 _MOST_FDS = 2 * network.MOST
 _START_SECONDS = 120.0
+_ENVIRONMENT = {
+    "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+    "TORCH_CPP_LOG_LEVEL": "ERROR", "KINETO_LOG_LEVEL": "99",
+}  # fmt: skip
 
 
 class SandboxError(RuntimeError):
@@ -57,29 +63,71 @@ class Sandbox:
     launched: list[Launched] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._folder = tempfile.mkdtemp(prefix="labs-grade-")
+        self._folder = tempfile.mkdtemp(prefix=f"labs-grade-{os.getpid()}-")
         os.chmod(self._folder, 0o711)  # ranks that are other users go through it to their own
-        mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._line = mine
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the sandbox
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", str(_ZYGOTE)], stdin=its, stdout=subprocess.DEVNULL,
-            stderr=self._said, cwd="/", start_new_session=True,
-            env={"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LANG": "C.UTF-8",
-                 "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
-                 "TORCH_CPP_LOG_LEVEL": "ERROR", "KINETO_LOG_LEVEL": "99"},
-        )  # fmt: skip
-        its.close()
-        asked = dict(
-            isolation=self.isolation, folder=self._folder, parent=os.getpid(), most=network.MOST,
-            shown=places.shown(), hidden=[*places.hidden(), *self.hidden],
-        )  # fmt: skip
-        self._line.sendall(json.dumps(asked).encode())
         self._ended: dict[int, int] = {}
         self.ready = False
+        start = self._in_container if self.isolation == CONTAINER else self._as_child
+        self._line, self._process = start()
+        asked = dict(
+            isolation=NAMESPACES if self.isolation == CONTAINER else self.isolation,
+            folder=self._folder, most=network.MOST, hidden=list(self.hidden),
+            parent=0 if self.isolation == CONTAINER else os.getpid(),
+        )  # fmt: skip
+        self._line.sendall(json.dumps(asked).encode())
+        self.zygote = self._process.pid
+        if self.isolation == CONTAINER:
+            told = self._line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+            self.zygote = struct.unpack("3i", told)[0]
+
+    def _as_child(self) -> tuple[socket.socket, subprocess.Popen]:
+        mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        process = subprocess.Popen(
+            [sys.executable, "-P", str(_ZYGOTE)], stdin=its, stdout=subprocess.DEVNULL,
+            stderr=self._said, cwd="/", start_new_session=True,
+            env={"PATH": os.environ.get("PATH", "/usr/bin:/bin"), **_ENVIRONMENT},
+        )  # fmt: skip
+        its.close()
+        return mine, process
+
+    def _in_container(self) -> tuple[socket.socket, subprocess.Popen]:
+        """Start a container and wait until its zygote has called. Raises SandboxError."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+            listening.bind(f"{self._folder}/judge")
+            listening.listen(1)
+            bounds = self.limits
+            process = subprocess.Popen(
+                container.command(
+                    self._folder, network.MOST * bounds.resident_bytes,
+                    network.MOST * bounds.processes + 64, _ENVIRONMENT,
+                ),
+                stdin=subprocess.DEVNULL, stdout=self._said, stderr=self._said, cwd="/",
+                start_new_session=True,
+            )  # fmt: skip
+            listening.settimeout(0.2)
+            deadline = time.monotonic() + _START_SECONDS
+            while True:
+                try:
+                    line, _ = listening.accept()
+                    return line, process
+                except TimeoutError:
+                    if process.poll() is None and time.monotonic() < deadline:
+                        continue
+                    process.kill()
+                    process.wait()
+                    said = self._words()
+                    shutil.rmtree(self._folder, ignore_errors=True)
+                    raise SandboxError(f"the container did not start: {said}") from None
+
+    def _words(self) -> str:
+        """What the zygote, or who was to start it, has printed."""
+        self._said.seek(0)
+        said = self._said.read()[-2000:].decode("utf-8", "replace").strip()
+        return said or "without a word"
 
     def wait_ready(self) -> None:
-        """Wait until ranks can be started. Raises SandboxError with the reason where they cannot."""
+        """Wait until ranks can be started. Raises SandboxError, with the reason, if they cannot."""
         if self.ready:
             return
         message, _ = self._message(_START_SECONDS)
@@ -100,9 +148,7 @@ class Sandbox:
             except OSError as error:
                 raise SandboxError(f"the sandbox has gone: {error}") from None
             if not packet:
-                self._said.seek(0)
-                said = self._said.read()[-2000:].decode("utf-8", "replace").strip()
-                raise SandboxError(f"the sandbox has gone: {said or 'without a word'}")
+                raise SandboxError(f"the sandbox has gone: {self._words()}")
             message = json.loads(packet)
             if message["event"] != "ended":
                 return message, fds
@@ -124,12 +170,12 @@ class Sandbox:
         jobs = _jobs(job, function, ranks, args, dict(kwargs or {}))
         later = [one for one in args if isinstance(one, Later)]
         bounds = replace(self.limits, wall_seconds=min(limit, self.limits.wall_seconds))
-        for attempt in range(3):
+        for _ in range(3):
             watching = self._watch(jobs, later, ranks, bounds)
             if not watching.never_began:
                 break
         else:
-            raise SandboxError(watching.why or f"ranks did not start {attempt + 1} times")
+            raise SandboxError(watching.why or "the ranks did not start")
         done = Launched(watching.run, watching.outside, watching.state)
         self.launched.append(done)
         if done.state:
@@ -149,16 +195,21 @@ class Sandbox:
         if message["event"] != "started":
             raise SandboxError(str(message.get("why", "ranks could not be started")))
         watching = Watching(
-            self._process.pid, message["pids"], fds, jobs, later, bounds,
-            self.isolation == "namespaces", self._poll_ended,
+            self.zygote, message["pids"], fds, jobs, later, bounds,
+            self.isolation in (CONTAINER, NAMESPACES), self._poll_ended,
         )  # fmt: skip
         try:
             watching.follow()
         finally:
-            watching.end()
+            self._kill([rank.pid for rank in watching.ranks if rank.code is None])
             self._until_ended(message["pids"])
             watching.close()
         return watching
+
+    def _kill(self, pids: Sequence[int]) -> None:
+        """End ranks. Each is the first of its processes: with it the kernel ends the rest."""
+        self._line.settimeout(10)
+        self._line.sendall(json.dumps(dict(op="kill", pids=list(pids))).encode())
 
     def _poll_ended(self) -> dict[int, int]:
         """Exit codes of ranks that have ended, by process id. Raises SandboxError."""

@@ -48,7 +48,7 @@ class Outside:
 
 
 class Counters:
-    """The switch's counters, or this machine's loopback where ranks have no network of their own."""
+    """The switch's counters; this machine's loopback where ranks have no network of their own."""
 
     def __init__(self, zygote: int, apart: bool, ranks: int) -> None:
         self._file = Path(f"/proc/{zygote}/net/dev")

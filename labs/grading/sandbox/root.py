@@ -21,6 +21,15 @@ _FILES = {
     "etc/hosts": "127.0.0.1 localhost\n",
     "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
+# What /proc tells of the machine. Free memory, load and interrupts would be a signal between
+# ranks; the others are nobody's affair in here. cpuinfo stays: libraries choose their kernels by
+# it, and another choice is another rounding than the judge's.
+_MASKED = (
+    "meminfo", "stat", "loadavg", "vmstat", "diskstats", "interrupts", "softirqs", "schedstat",
+    "buddyinfo", "zoneinfo", "pagetypeinfo", "slabinfo", "swaps", "locks", "keys", "key-users",
+    "timer_list", "sched_debug", "kcore", "kallsyms", "kmsg", "sysrq-trigger", "vmallocinfo",
+    "uptime", "acpi", "bus", "fs", "irq", "pressure", "scsi", "sysvipc", "tty", "driver",
+)  # fmt: skip
 SMALL_BYTES = 16 * 2**20
 """What fits in a rank's own folder."""
 OWN = "/home/student"
@@ -77,14 +86,20 @@ def _below(path: str, folders: Sequence[str]) -> bool:
 
 
 def enter(folder: str) -> None:
-    """On a rank, in a mount namespace of its own: make the pattern its root, add what is its own."""
+    """On a rank, in its own mount namespace: make the pattern its root, add what is its own."""
     system.enter_root(folder)
     system.mount(
         "tmpfs", OWN, "tmpfs", system.NOSUID | system.NODEV,
         f"size={SMALL_BYTES},nr_inodes=4096,mode=1777",
     )  # fmt: skip
+    flags = system.NOSUID | system.NODEV | system.NOEXEC
     try:
-        flags = system.NOSUID | system.NODEV | system.NOEXEC
         system.mount("proc", "/proc", "proc", flags)
     except OSError:  # inside some containers; Python and torch do without
-        pass
+        return
+    for name in _MASKED:
+        if os.path.isdir(f"/proc/{name}"):
+            system.mount("tmpfs", f"/proc/{name}", "tmpfs", system.RDONLY, "size=4k")
+        elif os.path.exists(f"/proc/{name}"):
+            system.mount("/dev/null", f"/proc/{name}", None, system.BIND)
+    system.bind_read_only("/proc/sys", "/proc/sys")

@@ -27,7 +27,7 @@ _STACK = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
 
 
 def report(frame: object, rank: int) -> dict:
-    """The report of rank `rank`, with each part of its kind. Raises frames.BadFrame for another form."""
+    """The report of rank `rank`, each part of its kind. Raises frames.BadFrame for another form."""
     if not isinstance(frame, dict):
         raise frames.BadFrame("a message out of its turn")
     error = frame.get("error")

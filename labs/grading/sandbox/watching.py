@@ -1,7 +1,7 @@
 """One start of ranks, watched from the first frame to the last: what came, what was counted, why.
 
-A rank's line carries, in this order: hello (it is shut in), joined (it has met the others), kept and
-ask (any number), and the report. Whatever else comes, or nothing, is told in words.
+A rank's line carries, in this order: hello (it is shut in), joined (it has met the others), kept
+and ask (any number), and the report. Whatever else comes, or nothing, is told in words.
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ class Watching:
             self._where()
 
     def _where(self) -> None:
-        """Ask each rank where it stands, as far as it answers: for the student, never for points."""
+        """Ask each rank where it stands, if it answers: for the student, never for points."""
         before = {rank.number: rank.written for rank in self.ranks}
         for rank in self.ranks:
             if rank.at_work and rank.joined:
@@ -288,15 +288,6 @@ class Watching:
             )
         elif any(rank.report is None for rank in self.ranks):
             self._stop(TIMEOUT, "not all ranks came to their end")
-
-    def end(self) -> None:
-        """End every rank. Each is the first of its processes: with it the kernel ends the rest."""
-        for rank in self.ranks:
-            if rank.code is None:
-                try:
-                    os.kill(rank.pid, signal.SIGKILL)
-                except OSError:
-                    continue
 
     def close(self) -> None:
         """Close the lines. After the last process has ended."""

@@ -1,16 +1,17 @@
 """The process that ranks are forked from: torch imported, one thread, no secrets. Run as a file.
 
-    judge ──socket (standard input)──► zygote ──fork──► ranks
+    judge ──socket (standard input, or named by the argument)──► zygote ──fork──► ranks
 
 One JSON message a packet:
-    in   {"op": "start", "ranks": n, "limits": {…}}
+    in   {"op": "start", "ranks": n, "limits": {…}} | {"op": "kill", "pids": […]}
     out  {"event": "ready", "isolation": …} | {"event": "started", "pids", "where"} + descriptors
          {"event": "ended", "pid", "status"} | {"event": "failed", "why"}
 With "started" come two descriptors a rank: its line, and what it prints. When the judge is gone the
 zygote ends, and its ranks with it.
 
-Shut in as "namespaces": a rank has a mount, process, IPC, host name and user namespace of its own,
-and one of the switch's network namespaces. As "user": another user id and limits. As "none": limits.
+Shut in as "namespaces": a rank has a mount, process, IPC, host name and user namespace of its
+own, and one of the switch's network namespaces. As "user": another user id and limits. As "none":
+limits.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from labs.grading.sandbox import limits, network, root, system, worker
+from labs.grading.sandbox import calls, limits, network, places, root, system, worker
 
 _PACKET = 64 * 1024
 _OUTSIDE = 65534  # "nobody": whom a rank of root's runs as
@@ -45,6 +46,7 @@ class Zygote:
         self.how, self.folder = asked["isolation"], asked["folder"]
         self.is_root = os.geteuid() == 0
         self.networks: list[int] = []
+        self.living: set[int] = set()
         self.launches = 0
 
     def shut_in(self) -> None:
@@ -62,7 +64,9 @@ class Zygote:
             Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
         system.mount(None, "/", None, system.REC | system.PRIVATE)
         self.networks = network.make(self.asked["most"])
-        root.make(self.folder, self.asked["shown"], self.asked["hidden"])
+        self.folder = f"{network.PRIVATE}/root"  # in this mount namespace alone: nothing is left
+        Path(self.folder).mkdir()
+        root.make(self.folder, places.shown(), [*places.hidden(), *self.asked["hidden"]])
         self.own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY)
 
     def tell(self, fds: list[int] | None = None, **message: object) -> None:
@@ -85,17 +89,24 @@ class Zygote:
                 packet = self.line.recv(_PACKET)
                 if not packet:
                     return
-                self._start(json.loads(packet))
+                message = json.loads(packet)
+                if message["op"] == "start":
+                    self._start(message)
+                for pid in message.get("pids", ()):
+                    self._end(pid)
 
     def _reap(self) -> None:
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
+        while self.living:
+            pid, status = os.waitpid(-1, os.WNOHANG)
             if not pid:
                 return
+            self.living.discard(pid)
             self.tell(event="ended", pid=pid, status=os.waitstatus_to_exitcode(status))
+
+    def _end(self, pid: int) -> None:
+        """End a rank; not one that is reaped: its number may be another process's by now."""
+        if pid in self.living:
+            os.kill(pid, signal.SIGKILL)
 
     def _start(self, job: dict) -> None:
         ranks, bounds = job["ranks"], limits.Limits(**job["limits"])
@@ -118,6 +129,7 @@ class Zygote:
                 if alone:
                     system.setns(self.own_pids, system.NEWPID)
                 pids.append(pid)
+                self.living.add(pid)
                 mapping.close()
                 far.close()
                 os.close(said)
@@ -129,7 +141,7 @@ class Zygote:
             self.tell(theirs, event="started", pids=pids, where=where)
         except OSError as error:
             for pid in pids:
-                os.kill(pid, signal.SIGKILL)
+                self._end(pid)
             self.tell(event="failed", why=str(error))
         finally:
             for fd in theirs:
@@ -180,6 +192,8 @@ class Zygote:
             system.die_with_parent()
             if self.how != "namespaces" and os.getppid() != parent:
                 os._exit(96)  # the zygote was gone before
+            if self.how != "none":
+                calls.refuse()
             gc.unfreeze()
             sys.stdout = os.fdopen(1, "w", buffering=1, encoding="utf-8", closefd=False)
             sys.stderr = os.fdopen(2, "w", buffering=1, encoding="utf-8", closefd=False)
@@ -220,7 +234,7 @@ class Zygote:
 
 
 def _environment(rank: int, ranks: int, where: str, folder: Path, apart: bool) -> None:
-    """What a rank finds in its environment: what torchrun would set, and nothing of this machine."""
+    """A rank's environment: what torchrun would set, and nothing of this machine."""
     address, _, port = where.rpartition(":")
     os.environ.clear()
     os.environ.update(
@@ -242,7 +256,8 @@ def _free_port() -> int:
 
 _PRELOAD = (
     "torch.distributed.fsdp", "torch.distributed.pipelining", "torch.distributed.tensor.parallel",
-    "torch.autograd.profiler", "torch.fx.experimental.symbolic_shapes", "labs.grading.hidden.changes",
+    "torch.autograd.profiler", "torch.fx.experimental.symbolic_shapes",
+    "labs.grading.hidden.changes", "labs.grading.extract", "labs.grading.sandbox.probe",
 )  # fmt: skip
 
 
@@ -256,11 +271,16 @@ def _preload() -> None:
 
 
 def main() -> None:
-    line = socket.socket(fileno=os.dup(0))
+    if len(sys.argv) > 1:  # in a container, whose standard input is not the judge's socket
+        line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        line.connect(sys.argv[1])
+    else:
+        line = socket.socket(fileno=os.dup(0))
     asked = json.loads(line.recv(_PACKET))
-    system.die_with_parent()
-    if os.getppid() != asked["parent"]:
-        os._exit(96)
+    if asked["parent"]:
+        system.die_with_parent()
+        if os.getppid() != asked["parent"]:
+            os._exit(96)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     zygote = Zygote(line, asked)
     try:
