@@ -48,20 +48,21 @@ def accounts(launched: Launched) -> list[Account]:
     that has its name.
     """
     outside = launched.outside
-    by_name: dict[str, list[int]] = {}
+    by_name: dict[str, list[tuple[int, int]]] = {}
     together = any(phase.name == TOGETHER for phase in outside.phases)
     for phase in outside.phases:
         name = "" if together else phase.name
-        before = by_name.get(name, [0] * len(phase.payload))
-        by_name[name] = [a + b for a, b in zip(before, phase.payload, strict=True)]
+        before = by_name.get(name, [(0, 0)] * len(phase.counts))
+        counted = zip(before, phase.payload, phase.again, strict=True)
+        by_name[name] = [(a + payload, b + again) for (a, b), payload, again in counted]
     return [
-        _account(launched, phase, place, counted)
-        for phase, payload in by_name.items()
-        for place, counted in enumerate(payload)
+        _account(launched, phase, place, *counted)
+        for phase, by_rank in by_name.items()
+        for place, counted in enumerate(by_rank)
     ]
 
 
-def _account(launched: Launched, phase: str, place: int, counted: int) -> Account:
+def _account(launched: Launched, phase: str, place: int, counted: int, again: int) -> Account:
     outside = launched.outside
     mine = [
         row for row in launched.run.ledger.rows
@@ -70,7 +71,7 @@ def _account(launched: Launched, phase: str, place: int, counted: int) -> Accoun
     told = sum(row.wire_bytes for row in mine)
     calls = sum(row.count for row in mine)
     ranks = 1 if outside.apart else outside.ranks
-    most = told * (1 + _SHARE) + calls * _A_CALL * (outside.ranks - 1) + _A_PHASE * ranks
+    most = told * (1 + _SHARE) + calls * _A_CALL * (outside.ranks - 1) + _A_PHASE * ranks + again
     who = f"rank {place}" if outside.apart else "all ranks"
     return Account(f"{who} {phase}".strip(), told, most, counted)
 

@@ -1,4 +1,8 @@
-"""The check of `micro_batch_loss`: the parts against the mean over the whole batch's tokens."""
+"""The check of `micro_batch_loss`: the parts against the mean over the whole batch's tokens.
+
+Then in a pipeline of two ranks, each of which is handed its own stage and its part of the batch:
+the gradients that must come back follow from nothing that one rank has.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from labs.judging import broke, not_reached
 from labs.pipeline.jobs import Job
 from labs.pipeline.on_rank import on_rank
 from labs.pipeline.parity import held
+from labs.pipeline.shares import shares, without_seed
 from labs.ranks.ship import Source
 from labs.schedules.known import KNOWN
 from labs.staying import must_return
@@ -131,7 +136,11 @@ def _run(function: Callable | Source, seed: int) -> Verdict:
     schedule = KNOWN["one_f_one_b"].make(order, 2, 4)
     job = Job("your loss", schedule, rows=3, seed=seed % 1000, uneven=True, gradients=True)
     try:
-        run = ranks.launch(on_rank, 2, args=([job], function), limit=_LIMIT, status=False)
+        own = ranks.Later([[share] for share in shares(job)], "run")
+        told_job = without_seed(job)
+        run = ranks.launch(
+            on_rank, 2, args=([told_job], function, own), limit=_LIMIT, status=False
+        )  # fmt: skip
     except ranks.RunFailed as failed:
         cut = re.search("does not require grad|no gradient reached", str(failed))
         return broke((GRADIENTS,), failed, _CUT_OFF if cut else "")[0]

@@ -72,7 +72,7 @@ class Watching:
             for number, pid in enumerate(pids)
         ]
         self.jobs, self.later, self.bounds, self._ended = jobs, later, bounds, ended
-        self._counters = outside.Counters(zygote, apart, len(pids))
+        self._counters = outside.Counters(zygote, apart, pids)
         self._marks: list[tuple[str, list[Count]]] = []
         self._grown = [0] * len(pids)
         self._base = [0] * len(pids)

@@ -52,7 +52,7 @@ def mask_cases(seed: int) -> list[tuple[str, list[int], list[int]]]:
 
 
 def masks_on_rank(function: Callable, given: list[tuple[str, list[int], list[int]]]) -> list:
-    """On a rank: (rows, type, whether an argument was changed) of each mask.
+    """On a rank: (rows, shape, type, the places as they were left) of each mask.
 
     Raises TypeError for what is no tensor.
     """
@@ -64,8 +64,8 @@ def masks_on_rank(function: Callable, given: list[tuple[str, list[int], list[int
             mask = function(q, k)
         if not isinstance(mask, torch.Tensor):
             raise TypeError(f"the function returned {type(mask).__name__}, not a tensor")
-        changed = q.tolist() != queries or k.tolist() != keys
-        found.append((mask.tolist(), list(mask.shape), str(mask.dtype), changed))
+        after = [q.tolist(), k.tolist()]
+        found.append((mask.tolist(), list(mask.shape), str(mask.dtype), after))
     return found
 
 
@@ -84,7 +84,7 @@ def judge_mask(function: Callable | Source, seed: int) -> list[Verdict]:
 
 def judged_masks(asked: list, found: list, output: str) -> list[Verdict]:
     """The verdict on the masks that came back: the first wrong one."""
-    for (label, queries, keys), (rows, shape, kind, changed) in zip(asked, found, strict=True):
+    for (label, queries, keys), (rows, shape, kind, after) in zip(asked, found, strict=True):
         want = [[k <= q for k in keys] for q in queries]
         if shape != [len(queries), len(keys)]:
             told = f"{label}: shape {tuple(shape)}, expected {(len(queries), len(keys))}"
@@ -93,7 +93,7 @@ def judged_masks(asked: list, found: list, output: str) -> list[Verdict]:
             told = _first_wrong(label, queries, keys, rows, want, kind)
             hint = _mask_hint(queries, keys, rows, want, kind)
             return [Verdict(VALUES, FAILED, told, hint, output)]
-        if changed:
+        if after != [queries, keys]:
             told = f"{label}: right, but the places were changed in place"
             return [Verdict(VALUES, FAILED, told, "work on copies", output)]
     return [Verdict(VALUES, PASSED, f"{len(asked)} blocks, every pair", output=output)]
