@@ -46,10 +46,10 @@ def region(whole: torch.Tensor, w_in: torch.Tensor, w_out: torch.Tensor) -> torc
     return F.gelu((whole + before) @ w_in) @ w_out
 
 
-def make(n: int, draw: torch.Generator) -> Case:
-    """On two or three ranks the world, on four two groups of ranks that are not neighbours."""
+def make(n: int, draw: torch.Generator, batch: int = BATCH, per_rank: int = 3, d: int = D) -> Case:
+    """On four ranks two groups of ranks that are not neighbours, on any other number the world."""
     groups = [[0, 2], [1, 3]] if n == 4 else [list(range(n))]
-    size, per_rank = len(groups[0]), 3
+    size = len(groups[0])
     length = size * per_rank
 
     def normal(*shape: int) -> torch.Tensor:
@@ -59,8 +59,8 @@ def make(n: int, draw: torch.Generator) -> Case:
     back, out = [torch.empty(0)] * n, [torch.empty(0)] * n
     grads: list[dict[str, torch.Tensor]] = [{} for _ in range(n)]
     for group in groups:
-        x, cotangent = normal(BATCH, length, D).requires_grad_(), normal(BATCH, length, D)
-        weights = [(normal(D, WIDTH).requires_grad_(), normal(WIDTH, D).requires_grad_())
+        x, cotangent = normal(batch, length, d).requires_grad_(), normal(batch, length, d)
+        weights = [(normal(d, WIDTH).requires_grad_(), normal(WIDTH, d).requires_grad_())
                    for _ in group]  # fmt: skip
         whole = torch.stack([region(x, *one) for one in weights]).sum(0)
         whole.backward(cotangent)
@@ -73,18 +73,18 @@ def make(n: int, draw: torch.Generator) -> Case:
             back[rank] = cotangent[:, mine].clone()
             out[rank] = whole.detach()[:, mine].clone()
     axis = "group" if n == 4 else "world"
-    piece = 8 * BATCH * per_rank * D  # bytes
+    piece = 8 * batch * per_rank * d  # bytes
     traffic = [
         Traffic(op, phase, payload, axis=axis)
         for phase in ("forward", "backward")
         for op, payload in (("all_gather", piece), ("reduce_scatter", piece * size))
     ]
     return Case(
-        n, f"{n} ranks, groups {groups}, x_shard ({BATCH}, {per_rank}, {D})",
+        n, f"{n} ranks, groups {groups}, x_shard ({batch}, {per_rank}, {d})",
         inputs, back, out, grads, traffic,
         {"group": groups} if n == 4 else {}, "group",
-        refused=[dict(x_shard=normal(BATCH, per_rank, D), w_in=normal(D, WIDTH),
-                      w_out=normal(WIDTH, D), group=None, shorter=1)],
+        refused=[dict(x_shard=normal(batch, per_rank, d), w_in=normal(d, WIDTH),
+                      w_out=normal(WIDTH, d), group=None, shorter=1)],
     )  # fmt: skip
 
 

@@ -25,7 +25,11 @@ _NUMBER = 8
 
 def judge(function: Callable | Source, seed: int) -> list[Verdict]:
     """global_grad_norm."""
-    asked = norm.norms(seed)
+    return judge_on_norms(function, norm.norms(seed))
+
+
+def judge_on_norms(function: Callable | Source, asked: Sequence[norm.Norm]) -> list[Verdict]:
+    """The same for these norms."""
     try:
         (seen,) = rounds.run_all([function], asked, norm.one)
     except ranks.RunFailed as failed:

@@ -51,6 +51,11 @@ class Round:
         """Of one group."""
         return len(self.groups[0])
 
+    @property
+    def hidden(self) -> dict[str, Any]:
+        """What no rank is told of a round besides its seed: the fields as they go there."""
+        return {}
+
     def given(self, group: int, member: int) -> Any:
         """What one rank is handed: tensors of its own."""
         raise NotImplementedError
@@ -123,7 +128,7 @@ def run_all(
     limit: float = LIMIT,
 ) -> list[list[Seen]]:
     """Answers in one launch, one after the other. If one breaks, all are lost: RunFailed."""
-    told = [replace(round_, seed=number) for number, round_ in enumerate(asked)]
+    told = [replace(round_, seed=number, **round_.hidden) for number, round_ in enumerate(asked)]
     sections = [round_.section for round_ in told]
     world = max(WORLD, *(rank + 1 for one_ in asked for group in one_.groups for rank in group))
     handed = [

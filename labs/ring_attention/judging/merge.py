@@ -171,7 +171,11 @@ def cotangent(out: torch.Tensor) -> torch.Tensor:
 
 def judge(function: Callable | Source, seed: int) -> list[Verdict]:
     """Each property on its own cases; gradients on those of two blocks."""
-    asked = cases(seed)
+    return judge_on_cases(function, cases(seed))
+
+
+def judge_on_cases(function: Callable | Source, asked: list[Case]) -> list[Verdict]:
+    """The same for these cases: of each property one, of all but the order with two blocks."""
     given = handed_in(asked)
     try:
         run = ranks.launch(on_rank, 1, args=(function, given), limit=_LIMIT, status=False)

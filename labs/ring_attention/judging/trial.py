@@ -48,6 +48,7 @@ class Job:
     q_places, k_places  (c, n): row r of rank r of the ring
     plain   attend is a stand-in that costs nothing: for blocks of megabytes
     slow    the group rank that sleeps in attend; None: nobody
+    last    what the last member's tokens are drawn from, where only they are to be others
     traced  allocations are traced
     """
 
@@ -65,6 +66,7 @@ class Job:
     plain: bool = False
     slow: int | None = None
     traced: bool = False
+    last: int | None = None
 
     @property
     def section(self) -> str:
@@ -109,7 +111,9 @@ class Own:
 
 def own_seed(job: Job, ring: int, member: int) -> int:
     """The seed of one rank, from which nobody finds that of another."""
-    told = hashlib.sha256(f"{job.seed} {ring} {member}".encode()).digest()
+    changed = job.last is not None and member == job.ranks - 1
+    seed = job.last if changed else job.seed
+    told = hashlib.sha256(f"{seed} {ring} {member}".encode()).digest()
     return int.from_bytes(told[:8], "big") >> 1
 
 
@@ -233,7 +237,7 @@ def run_all(
     """Several answers in one launch, one after the other; if one breaks, all are lost."""
     world = max(rank for job in jobs for ring in job.rings for rank in ring) + 1
     nowhere = torch.empty(0)
-    told_jobs = [replace(job, seed=n, q_places=nowhere) for n, job in enumerate(jobs)]
+    told_jobs = [replace(job, seed=n, last=None, q_places=nowhere) for n, job in enumerate(jobs)]
     own = [[_own(job, rank, results) for rank in range(world)]
            for job, results in zip(jobs, given or [None] * len(jobs), strict=True)]  # fmt: skip
     handed = [
