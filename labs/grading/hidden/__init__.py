@@ -24,7 +24,8 @@ class Hidden:
 
 
 _TOPICS = (
-    "ranks_and_collectives", "tp_linear_pair", "bubble_math", "one_f_one_b",
+    "ranks_and_collectives", "tp_linear_pair", "bubble_math", "one_f_one_b", "mesh_3d",
+    "planner_widget",
 )  # fmt: skip
 
 
