@@ -42,7 +42,8 @@ class Later:
     """The same, handed over when the rank asks for it: `argument.get()` there.
 
     Where a launcher counts from outside, it waits until all ranks have asked, and what is sent from
-    then on belongs to `phase`.
+    then on belongs to `phase`: forward, backward or a section of the ledger, which must agree with
+    what was counted; "run": of all phases only the sum must.
     """
 
     items: list
