@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from labs import ranks
-from labs.ranks import output, rank
+from labs.ranks import errors, output
 from labs.ranks.run import root_cause, tell
 from tests import on_ranks
 
@@ -41,7 +41,7 @@ def test_no_half_of_a_secret_is_left_where_a_text_is_cut(place, tmp_path, monkey
     said.write_text("." * filler + secret + "." * 10**5 + secret + "." * filler)
     assert "canary" not in output.clean(output.read_capped(said))
     message = "." * (1500 - len(secret) + place) + secret + "." * 9000
-    assert "canary" not in output.clean(rank._shortened(message))
+    assert "canary" not in output.clean(errors.shortened(message))
 
 
 @pytest.mark.ranks

@@ -1,10 +1,14 @@
-"""The command line `labs`: list, run, check, hint, bisect, plan, doctor, tour, release.
+"""The command line `labs`: list, run, check, hint, bisect, plan, doctor, tour, and grading.
 
     labs run tp_linear_pair --ranks 4        real ranks, measured beside formula
     labs check tp_linear_pair --from mine.ipynb
     labs bisect --from mine.ipynb            where a step on a mesh parts from one device
     labs plan --gpus 64 --params 70e9 --layers 80    the best layouts, and why not others
     labs plan tiny --dp 2 --pp 2 --tp 2      one of them on real ranks, measured beside predicted
+    labs grade SUBMISSIONS --out DIR         a class's notebooks, judged out of their reach
+    labs feedback DIR                        a page for each student
+    labs export canvas DIR                   grades for csv, canvas, moodle, gradescope
+    labs similar SUBMISSIONS                 which answers are alike
 
 Exit codes: 0 all well, 1 a check is not ok or a run failed, 2 what was asked for cannot be.
 Light to import: a command imports what it needs when it is called.
@@ -167,6 +171,66 @@ def plan_score_command(file: str, json_file: str | None) -> None:
     from labs.cli.plan import score
 
     sys.exit(score(file, json_file))
+
+
+@main.command("grade")
+@click.argument("submissions", metavar="SUBMISSIONS")
+@click.option("--out", required=True, metavar="DIR", help="Where results and the gradebook go.")
+@click.option("--jobs", type=int, help="Answers at a time; without it as many as cores.")
+@click.option("--isolation", default="auto", show_default=True,
+              help="Where answers run: auto, container, namespaces, user or none.")  # fmt: skip
+@click.option("--points", "points_file", metavar="FILE.toml", help="Points and the late policy.")
+@click.option("--notebook", "notebooks", multiple=True, metavar="TOPIC",
+              help="Grade this one (more than once: these); else what was handed in.")  # fmt: skip
+@click.option("--regrade", is_flag=True, help="Grade again what is graded, with other inputs.")
+@click.option("--only", multiple=True, metavar="NAME", help="With --regrade: a student, exercise.")
+@click.option("--diff", is_flag=True, help="Print which grades changed.")
+def grade_command(
+    submissions: str, out: str, jobs: int | None, isolation: str, points_file: str | None,
+    notebooks: tuple[str, ...], regrade: bool, only: tuple[str, ...], diff: bool,
+) -> None:  # fmt: skip
+    """Grade a folder or zip of notebooks, one a student, outside the students' reach.
+
+    A run that was broken off goes on where it stopped when the same command is given.
+    """
+    from labs.cli.grade import grade
+
+    sys.exit(grade(submissions, out, jobs, isolation, points_file, notebooks, regrade, only, diff))
+
+
+@main.command("feedback")
+@click.argument("folder", metavar="DIR")
+def feedback_command(folder: str) -> None:
+    """A page for each student, from the folder DIR that `labs grade` wrote."""
+    from labs.cli.feedback import pages
+
+    sys.exit(pages(folder))
+
+
+@main.command("export")
+@click.argument("kind", type=click.Choice(["csv", "canvas", "moodle", "gradescope"]))
+@click.argument("folder", metavar="DIR")
+@click.option("--out", metavar="FILE", help="Where to; for gradescope a folder. Default: in DIR.")
+@click.option("--roster", metavar="FILE.csv", help="Who takes the course, as the platform exports.")
+@click.option("--assignment", default="Model parallelism labs", show_default=True,
+              metavar="NAME", help="Canvas: the assignment, as \"Labs (1234)\".")  # fmt: skip
+def export_command(
+    kind: str, folder: str, out: str | None, roster: str | None, assignment: str
+) -> None:
+    """The grades of DIR for a spreadsheet, Canvas, Moodle or Gradescope."""
+    from labs.cli.export import make
+
+    sys.exit(make(kind, folder, out, roster, assignment))
+
+
+@main.command("similar")
+@click.argument("submissions", metavar="SUBMISSIONS")
+@click.option("--exercise", metavar="NAME", help="One exercise; without it all graded ones.")
+def similar_command(submissions: str, exercise: str | None) -> None:
+    """Pairs of answers that are alike: a question to ask, not a verdict. Nothing is run."""
+    from labs.cli.similar import report
+
+    sys.exit(report(submissions, exercise))
 
 
 @main.command("doctor")

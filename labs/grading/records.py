@@ -21,7 +21,7 @@ STATES: dict[str, str] = {
     CRASH: "it raised an error, or its process ended",
     LIMIT: "it used more memory, processes or output than it may",
     NOT_ATTEMPTED: "the answer is not there, or is the stub still",
-    GRADER_ERROR: "the grader failed, not the answer: grade it again; it is not counted as 0 points",
+    GRADER_ERROR: "the grader failed, not the answer: it is to be graded again and is not 0 points",
 }
 """Each state of a grade, in words for a reader."""
 

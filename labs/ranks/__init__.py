@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from labs.ranks.breaking import diagnose
     from labs.ranks.devices import place
     from labs.ranks.doctor.diagnosis import Diagnosis
+    from labs.ranks.elsewhere import Handed, Later, PerRank, launched_by
     from labs.ranks.environment import default_mode
     from labs.ranks.launching import launch
     from labs.ranks.ledger import Ledger, Row
@@ -43,6 +44,7 @@ _HOME = {
     "breaking": ("diagnose",),
     "devices": ("place",),
     "doctor.diagnosis": ("Diagnosis",),
+    "elsewhere": ("Handed", "Later", "PerRank", "launched_by"),
     "environment": ("default_mode",),
     "launching": ("launch",),
     "ledger": ("Ledger", "Row"),
@@ -59,9 +61,10 @@ _HOME = {
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = [
-    "Cell", "Diagnosis", "Ledger", "Row", "Run", "RunFailed", "Source", "allocations",
-    "default_mode", "device", "diagnose", "keep", "launch", "name_axis", "phase", "place", "say",
-    "section", "share_cores", "sockets_sent", "step", "torchrun", "warm_up",
+    "Cell", "Diagnosis", "Handed", "Later", "Ledger", "PerRank", "Row", "Run", "RunFailed",
+    "Source", "allocations", "default_mode", "device", "diagnose", "keep", "launch", "launched_by",
+    "name_axis", "phase", "place", "say", "section", "share_cores", "sockets_sent", "step",
+    "torchrun", "warm_up",
 ]  # fmt: skip
 
 

@@ -11,7 +11,17 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from labs.ranks import crowding, devices, ending, environment, output, processes, queue, ship
+from labs.ranks import (
+    crowding,
+    devices,
+    elsewhere,
+    ending,
+    environment,
+    output,
+    processes,
+    queue,
+    ship,
+)  # fmt: skip
 from labs.ranks.doctor import stacks
 from labs.ranks.doctor.standing import Stand
 from labs.ranks.doctor.watch import Watch
@@ -53,6 +63,8 @@ def launch(
     the ranks had reported, when a rank fails, is killed, or the limit is reached; Interrupted, a
     KeyboardInterrupt, when all is gone.
     """
+    if other := elsewhere.launcher():
+        return other(function, ranks, args=args, kwargs=kwargs, limit=limit)
     placement = devices.place(ranks, largest)
     mode = mode or environment.default_mode()[0]
     if mode not in ("warm", "cold"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,6 +37,7 @@ class Rank:
     kept: dict[str, object] = field(default_factory=dict)
     memory: list[dict] = field(default_factory=list)
     hooks: Hooks | None = None  # what books and watches the calls; None before the rank has joined
+    on_keep: Callable[[dict], None] | None = None  # told of what is kept, where no file is
 
 
 here: Rank | None = None
@@ -96,7 +97,9 @@ def keep(name: str, value: object) -> None:
     from labs.ranks import report
 
     here.kept[name] = report.plain(value, f"what was kept as {name!r}")
-    if here.folder is not None:
+    if here.on_keep is not None:
+        here.on_keep(here.kept)
+    elif here.folder is not None:
         report.save(here.folder / f"kept.{here.rank}", here.kept)
 
 

@@ -11,7 +11,6 @@ import signal
 import sys
 import sysconfig
 import time
-import traceback
 from pathlib import Path
 
 
@@ -66,49 +65,6 @@ def _wait_for_the_cause(folder: Path, others: list[int], most: float = 4.0) -> N
         time.sleep(0.05)
 
 
-def _shortened(message: str, head: int = 1500, tail: int = 300) -> str:
-    """A message may hold a whole tensor, or megabytes: what is shown of it is sent."""
-    from labs.ranks import output
-
-    message = output.hide(message)
-    left_out = len(message) - head - tail
-    if left_out <= 0:
-        return message
-    return f"{message[:head]}\n[… {left_out:,} characters left out …]\n{message[-tail:]}"
-
-
-def _error(error: BaseException, folder: Path) -> dict:
-    """The error as plain data; frames of the learner's own cells, or else of the course."""
-    told = traceback.TracebackException.from_exception(error)
-    frames = [
-        dict(file=frame.filename, line=frame.lineno, function=frame.name, text=frame.line or "")
-        for frame in told.stack
-    ]
-    notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
-    return dict(
-        at=time.time(), type=type(error).__name__, message=_shortened(f"{told}{notes}"),
-        frames=frames, chain=_chain(error),
-    )  # fmt: skip
-
-
-def _chain(error: BaseException | None) -> list[tuple[str, str]]:
-    """(file that raised it, message) of the error and of those that it came from."""
-    found, seen = [], set()
-    while error is not None and id(error) not in seen and len(found) < 8:
-        seen.add(id(error))
-        last = traceback.extract_tb(error.__traceback__)[-1:]
-        found.append((last[0].filename if last else "", _shortened(_said(error))))
-        error = error.__cause__ or error.__context__
-    return found
-
-
-def _said(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # a learner's __str__
-        return ""
-
-
 def _also_import_from(folders: list[str]) -> None:
     """Put the kernel's folders on the path: after the standard library, before what is installed.
 
@@ -143,7 +99,7 @@ def main(folder: Path) -> None:
     import torch.distributed as dist
 
     # Few modules: what is imported here is imported once a rank, in every warm launch.
-    from labs.ranks import book, hooks, on_rank, report, unpack
+    from labs.ranks import book, elsewhere, hooks, on_rank, report, unpack
 
     error = value = None
     began = False
@@ -168,7 +124,7 @@ def main(folder: Path) -> None:
         began = True
         own = os.getpid()
         try:
-            returned = function(*args, **kwargs)
+            returned = function(*elsewhere.of_rank(args, rank), **kwargs)
         except SystemExit as end:
             if end.code not in (None, 0):
                 raise
@@ -178,7 +134,9 @@ def main(folder: Path) -> None:
         diary.state("returned")
         value = report.plain(returned, "what the function returned")
     except BaseException as caught:
-        error = {**_error(caught, folder), "began": began}
+        from labs.ranks import errors
+
+        error = {**errors.told(caught), "began": began}
     if error:
         diary.state("failed")
     on_rank.say("failed" if error else "done")

@@ -114,7 +114,7 @@ def gather(
     run.ledger = Ledger(rows)
     run.output = output.ordered(printed)
     for error in filter(None, errors):
-        _tidy(error, folder, labels)
+        tidy(error, folder, labels)
     return run, errors
 
 
@@ -133,7 +133,7 @@ def _since(event: dict, origin: float) -> dict:
     return {**event, **ends}
 
 
-def _tidy(error: dict, folder: Path, labels: dict[str, str]) -> None:
+def tidy(error: dict, folder: Path, labels: dict[str, str]) -> None:
     """Name cells as the learner knows them, drop machine paths."""
     error["message"] = output.clean(error["message"], folder)
     for frame in error["frames"]:

@@ -40,12 +40,15 @@ def _bytes(tensor: torch.Tensor) -> int:
     return tensor.numel() * _E
 
 
-def copy_to_ranks(ranks: int, draw: torch.Generator) -> Case:
+_SHAPE = (2, 3, 5)
+
+
+def copy_to_ranks(ranks: int, draw: torch.Generator, shape: tuple[int, ...] = _SHAPE) -> Case:
     """f: x is the same within a group, the gradients that come back are not."""
     groups, given = _groups(ranks)
     of = {rank: number for number, members in enumerate(groups) for rank in members}
-    xs = [_normal(draw, 2, 3, 5) for _ in groups]
-    back = [_normal(draw, 2, 3, 5) for _ in range(ranks)]
+    xs = [_normal(draw, *shape) for _ in groups]
+    back = [_normal(draw, *shape) for _ in range(ranks)]
     axis = "group" if given else "world"
     return Case(
         ranks, f"{ranks} ranks, groups {groups}",
@@ -58,12 +61,12 @@ def copy_to_ranks(ranks: int, draw: torch.Generator) -> Case:
     )  # fmt: skip
 
 
-def reduce_from_ranks(ranks: int, draw: torch.Generator) -> Case:
+def reduce_from_ranks(ranks: int, draw: torch.Generator, shape: tuple[int, ...] = _SHAPE) -> Case:
     """g: x is another summand on each rank, the gradient that comes back is the same in a group."""
     groups, given = _groups(ranks)
     of = {rank: number for number, members in enumerate(groups) for rank in members}
-    xs = [_normal(draw, 2, 3, 5) for _ in range(ranks)]
-    back = [_normal(draw, 2, 3, 5) for _ in groups]
+    xs = [_normal(draw, *shape) for _ in range(ranks)]
+    back = [_normal(draw, *shape) for _ in groups]
     axis = "group" if given else "world"
     return Case(
         ranks, f"{ranks} ranks, groups {groups}",
@@ -76,15 +79,21 @@ def reduce_from_ranks(ranks: int, draw: torch.Generator) -> Case:
     )  # fmt: skip
 
 
-def column_parallel(ranks: int, draw: torch.Generator) -> Case:
-    """The same x, a run of columns each; dX is a sum over the ranks."""
-    x, w, b = _normal(draw, 2, 5, 6), _normal(draw, 6, 3 * ranks), _normal(draw, 3 * ranks)
+def column_parallel(
+    ranks: int, draw: torch.Generator, tokens: tuple[int, int] = (2, 5), d: int = 6, width: int = 3
+) -> Case:
+    """The same x, a run of columns each; dX is a sum over the ranks. width: columns of a rank."""
+    x, w, b = (
+        _normal(draw, *tokens, d),
+        _normal(draw, d, width * ranks),
+        _normal(draw, width * ranks),
+    )
     ws, bs = w.chunk(ranks, -1), b.chunk(ranks, -1)
-    back = [_normal(draw, 2, 5, 3) for _ in range(ranks)]
+    back = [_normal(draw, *tokens, width) for _ in range(ranks)]
     dx = _sum_of([back[r] @ ws[r].T for r in range(ranks)], list(range(ranks)))
     flat = x.flatten(0, 1)
     return Case(
-        ranks, f"{ranks} ranks, x (2, 5, 6), w_shard (6, 3)",
+        ranks, f"{ranks} ranks, x {(*tokens, d)}, w_shard {(d, width)}",
         [{"x": x.clone(), "w_shard": ws[r].clone(), "b_shard": bs[r].clone()}
          for r in range(ranks)],
         back,
@@ -95,14 +104,20 @@ def column_parallel(ranks: int, draw: torch.Generator) -> Case:
     )  # fmt: skip
 
 
-def row_parallel(ranks: int, draw: torch.Generator) -> Case:
+def row_parallel(
+    ranks: int, draw: torch.Generator, tokens: tuple[int, int] = (2, 5), d: int = 6, width: int = 3
+) -> Case:
     """Columns of x meet rows of w; z and the gradient of z are the same on every rank."""
-    x, w, b = _normal(draw, 2, 5, 3 * ranks), _normal(draw, 3 * ranks, 6), _normal(draw, 6)
+    x, w, b = (
+        _normal(draw, *tokens, width * ranks),
+        _normal(draw, width * ranks, d),
+        _normal(draw, d),
+    )
     xs, ws = x.chunk(ranks, -1), w.chunk(ranks, 0)
-    z, back = x @ w + b, _normal(draw, 2, 5, 6)
+    z, back = x @ w + b, _normal(draw, *tokens, d)
     flat = back.flatten(0, 1)
     return Case(
-        ranks, f"{ranks} ranks, x_shard (2, 5, 3), w_shard (3, 6)",
+        ranks, f"{ranks} ranks, x_shard {(*tokens, width)}, w_shard {(width, d)}",
         [{"x_shard": xs[r].clone(), "w_shard": ws[r].clone(), "bias": b.clone()}
          for r in range(ranks)],
         [back.clone() for _ in range(ranks)],
@@ -147,17 +162,21 @@ def cut_fused(ranks: int, draw: torch.Generator) -> Case:
     )  # fmt: skip
 
 
-def attention_heads(ranks: int, draw: torch.Generator) -> Case:
+def attention_heads(
+    ranks: int, draw: torch.Generator, sizes: tuple[int, int, int, int] | None = None,
+    tokens: tuple[int, int] = (2, 5),
+) -> Case:  # fmt: skip
     """Grouped queries; on four ranks each of two KV heads is copied to two of them.
 
     On two ranks d = 20 is not heads * hd = 24: the size of a head is what w_o says. One device
     works at d = 24 there, with zeros for what is not in x and taken off the output again.
+    sizes: heads, KV heads, size of a head, d; d is at most heads * hd.
     """
-    heads, kv, hd, d = (8, 4, 3, 20) if ranks == 2 else (8, 2, 3, 24)
+    heads, kv, hd, d = sizes or ((8, 4, 3, 20) if ranks == 2 else (8, 2, 3, 24))
     more = heads * hd - d
     shapes = {"qkv_w": (d, (heads + 2 * kv) * hd), "qkv_b": ((heads + 2 * kv) * hd,),
               "out_w": (heads * hd, d), "out_b": (d,)}  # fmt: skip
-    whole = {"x": _normal(draw, 2, 5, d)}
+    whole = {"x": _normal(draw, *tokens, d)}
     for name, shape in shapes.items():
         whole[name] = _normal(draw, *shape) * (d**-0.5 if len(shape) == 2 else 0.5)
     for tensor in whole.values():
@@ -211,20 +230,22 @@ class _Vocabulary:
 _TOKENS = (4, 8)  # B, T
 
 
-def _vocabulary(vocab: int, width: int, ranks: int, draw: torch.Generator) -> _Vocabulary:
+def _vocabulary(
+    vocab: int, width: int, ranks: int, draw: torch.Generator, size: tuple[int, int]
+) -> _Vocabulary:
     """One token's logits are so large that exp overflows, those of another so far below 0 that it
     underflows. Each token is compared at its own scale.
     """
-    logits = _normal(draw, *_TOKENS, vocab)
+    logits = _normal(draw, *size, vocab)
     logits[0, 0] *= 1e4 / logits[0, 0].abs().max()  # exp of these overflows
     logits[0, 1] -= 4e3  # and of these it is 0, all of them
-    targets = torch.randint(vocab, _TOKENS, generator=draw)
+    targets = torch.randint(vocab, size, generator=draw)
     targets[0, :ranks] = torch.arange(ranks).clamp(max=(vocab - 1) // width) * width
     logits.requires_grad_()
     loss = torch.nn.functional.cross_entropy(
         logits.flatten(0, 1), targets.flatten(), reduction="none"
-    ).view(_TOKENS)
-    back = _normal(draw, *_TOKENS)
+    ).view(size)
+    back = _normal(draw, *size)
     loss.backward(back)
 
     def shards(whole: torch.Tensor, padding: float) -> list[torch.Tensor]:
@@ -237,20 +258,25 @@ def _vocabulary(vocab: int, width: int, ranks: int, draw: torch.Generator) -> _V
     )  # fmt: skip
 
 
-def vocab_parallel_loss(ranks: int, draw: torch.Generator, grouped: bool = False) -> Case:
+def vocab_parallel_loss(
+    ranks: int, draw: torch.Generator, grouped: bool = False, vocab: int = 0,
+    size: tuple[int, int] = _TOKENS,
+) -> Case:  # fmt: skip
     """A vocabulary the ranks do not divide; on four ranks the last holds nothing but padding.
 
-    grouped: two groups of two ranks that are not neighbours, each with logits of its own.
+    grouped: two groups of two ranks that are not neighbours, each with logits of its own. vocab,
+    size: its columns without padding, and (B, T), where they are to be others.
     """
     members, given = _groups(ranks) if grouped else ([list(range(ranks))], {})
     t = len(members[0])
-    vocab = 41 if t == 2 else 42
+    usual = not vocab
+    vocab = vocab or (41 if t == 2 else 42)
     width = formulas.padded_vocab(vocab, t) // t
-    if t == 4:
+    if t == 4 and usual:
         width += 4  # 15 columns a rank: 42 are used up on the third
-    made = [_vocabulary(vocab, width, t, draw) for _ in members]
+    made = [_vocabulary(vocab, width, t, draw, size) for _ in members]
     of = {r: (made[n], at) for n, group in enumerate(members) for at, r in enumerate(group)}
-    tokens, padded = _TOKENS[0] * _TOKENS[1], width * t
+    tokens, padded = size[0] * size[1], width * t
     # (B, T, V) in 1 and in 4 bytes an element; a padded one where no shard has as many bytes
     sizes = [tokens * vocab, tokens * vocab * 4, tokens * padded * (1 if t == 2 else 4)]
     where = f", groups {members}" if grouped else ""
@@ -261,12 +287,12 @@ def vocab_parallel_loss(ranks: int, draw: torch.Generator, grouped: bool = False
         [of[r][0].back.clone() for r in range(ranks)],
         [of[r][0].loss for r in range(ranks)],
         [{"logits_shard": one.grads[at]} for one, at in (of[r] for r in range(ranks))],
-        [Traffic("all_reduce", "forward", formulas.vocab_loss_payload(*_TOKENS, _E), 3,
+        [Traffic("all_reduce", "forward", formulas.vocab_loss_payload(*size, _E), 3,
                  axis="group" if grouped else "world", at_most=True)],
         given, "group" if grouped else "world",
-        largest_bytes=formulas.gathered_logits_payload(*_TOKENS, vocab, _E),
+        largest_bytes=formulas.gathered_logits_payload(*size, vocab, _E),
         least_bytes=tokens * width * _E,
-        never_bytes=tuple(sizes),
+        never_bytes=tuple(sizes) if usual else (),
         place_scale=torch.stack([one.scale for one in made]).amax(0),
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ judged is not the output alone: gradients and traffic too, and for the loss the 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from labs import formulas, ranks
@@ -26,34 +26,42 @@ from labs.tp_linear_pair.properties import (
     TRAFFIC,
     VALUES,
 )
+from labs.tp_linear_pair.trial import Case
 
 
 def judge_on_ranks(name: str, properties: tuple[str, ...]) -> Callable[..., list[Verdict]]:
-    """A judge that runs the answer on each case; of each property the first failure is shown."""
+    """A judge that runs the answer on each case of a seed."""
 
     def judge(function: Callable | Source, seed: int) -> list[Verdict]:
-        told: dict[str, Verdict] = {}
-        widest = 0
-        for case in cases(name, seed):
-            try:
-                seen = trial.run(function, case)
-            except ranks.RunFailed as failed:
-                return _broke(properties, failed, name, function, case.label)
-            except ValueError as refused:  # it cannot be sent to a rank
-                return not_reached(properties, Verdict(properties[0], FAILED, str(refused)))
-            now = [replace(PROPERTIES[p](seen), output=seen.output) for p in properties]
-            if any(verdict.state == FAILED for verdict in now):
-                now = _explained(now, diagnose(name, seen))
-            elif seen.in_graph:
-                now[0] = replace(now[0], hint=_IN_GRAPH)
-            wider, widest = case.ranks > widest, max(widest, case.ranks)
-            for verdict in now:  # of what passed, that on most ranks is shown
-                new = wider or verdict.state == FAILED
-                if verdict.name not in told or (told[verdict.name].state == PASSED and new):
-                    told[verdict.name] = verdict
-        return list(told.values())
+        return judge_on_cases(name, properties, function, cases(name, seed))
 
     return judge
+
+
+def judge_on_cases(
+    name: str, properties: tuple[str, ...], function: Callable | Source, asked: Sequence[Case]
+) -> list[Verdict]:
+    """The verdicts of an answer on these cases; of each property the first failure is shown."""
+    told: dict[str, Verdict] = {}
+    widest = 0
+    for case in asked:
+        try:
+            seen = trial.run(function, case)
+        except ranks.RunFailed as failed:
+            return _broke(properties, failed, name, function, case.label)
+        except ValueError as refused:  # it cannot be sent to a rank
+            return not_reached(properties, Verdict(properties[0], FAILED, str(refused)))
+        now = [replace(PROPERTIES[p](seen), output=seen.output) for p in properties]
+        if any(verdict.state == FAILED for verdict in now):
+            now = _explained(now, diagnose(name, seen))
+        elif seen.in_graph:
+            now[0] = replace(now[0], hint=_IN_GRAPH)
+        wider, widest = case.ranks > widest, max(widest, case.ranks)
+        for verdict in now:  # of what passed, that on most ranks is shown
+            new = wider or verdict.state == FAILED
+            if verdict.name not in told or (told[verdict.name].state == PASSED and new):
+                told[verdict.name] = verdict
+    return list(told.values())
 
 
 _IN_GRAPH = (

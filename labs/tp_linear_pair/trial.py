@@ -89,8 +89,11 @@ class Seen:
     in_graph: bool = False  # torch warned of a collective that it differentiated through
 
     def calls(self, rank: int) -> list[Traffic]:
-        """What a rank sent, summed up by operation, phase and axis."""
-        rows = self.ledger.where(section=SECTION, rank=rank).rows
+        """What a rank sent, summed up by operation, phase and axis: in whatever section.
+
+        An answer may open a section of its own; what it sends there counts all the same.
+        """
+        rows = self.ledger.where(rank=rank).rows
         return [
             Traffic(row.op, row.phase, row.payload_bytes, row.count, row.axis)
             for row in rows
@@ -110,38 +113,43 @@ class Seen:
 
 def on_rank(
     function: Callable,
-    inputs: list[dict],
-    cotangents: list[torch.Tensor],
+    inputs: ranks.Handed,
+    cotangent: ranks.Handed,
     groups: dict[str, list[list[int]]],
     axis: str,
     refused: list[dict],
 ) -> dict:
     """On a rank: run `function` forward and backward; report output, gradients, changed inputs.
 
+    inputs, cotangent: this rank's own, asked for when they are needed: the gradient when the output
+    is there.
+
     Every input feeds something else as well, whose gradient of ones is taken off at the end: in a
     model a residual stream goes past each layer. A hook on the input itself would see both.
     """
     rank, device = dist.get_rank(), ranks.device()
-    given = _moved(inputs[rank], device)
+    mine = {}
     for name, members in groups.items():
         for one in members:  # every rank takes part in making each group
             group = dist.new_group(one)
             if rank in one:
                 ranks.name_axis(group, axis)
-                given[name] = group
+                mine[name] = group
+    given = _moved(inputs.get(), device) | mine
     before = {name: v.clone() for name, v in given.items() if isinstance(v, torch.Tensor)}
     leaves = {name: v for name, v in given.items() if name in before and v.is_floating_point()}
     for leaf in leaves.values():
         leaf.requires_grad_()
-    cotangent = cotangents[rank].to(device)
-    untouched = cotangent.clone()
+    like = next(iter(leaves.values()))
     with _in_graph() as warned, ranks.allocations(SECTION) as made, ranks.section(SECTION):
         with must_return():
             out = function(*given.values())
         if not isinstance(out, torch.Tensor):
             raise TypeError(f"the function returned {type(out).__name__}, not a tensor")
-        out, odd = comparable(out, cotangent)
+        out, odd = comparable(out, like)
         reached = set() if odd else _reached(out)
+        cotangent = cotangent.get().to(device)
+        untouched = cotangent.clone()
         if reached and out.shape == cotangent.shape:
             ones = [torch.ones_like(leaf) for leaf in leaves.values()]
             torch.autograd.backward([out, *leaves.values()], [cotangent, *ones])
@@ -222,10 +230,13 @@ def run(function: Callable | Source, case: Case) -> Seen:
     done = ranks.launch(
         on_rank,
         case.ranks,
-        args=(function, case.inputs, case.cotangent, case.groups, case.axis, case.refused),
+        args=(
+            function, ranks.Later(case.inputs, "forward"), ranks.Later(case.cotangent, "backward"),
+            case.groups, case.axis, case.refused,
+        ),
         limit=LIMIT,
         status=False,
-    )
+    )  # fmt: skip
     largest = {m["rank"]: m["largest_bytes"] for m in done.memory if m["name"] == SECTION}
     return Seen(
         function,

@@ -1,0 +1,59 @@
+"""`labs grade`: a class's notebooks in, grades out, with where students' code ran on each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from labs import topics
+from labs.cli.refuse import BadInput, bad_input
+from labs.grading import gradebook, points, session
+from labs.grading.records import GRADER_ERROR
+
+
+def grade(
+    submissions: str, out: str, jobs: int | None, isolation: str, points_file: str | None,
+    notebooks: tuple[str, ...], regrade: bool, only: tuple[str, ...], diff: bool,
+) -> int:  # fmt: skip
+    """Grade a class. Returns 0; 1 where the grader itself failed for somebody."""
+    if only and not regrade:
+        raise BadInput("--only says what --regrade grades again; give both")
+    with bad_input():
+        wanted = session.Wanted(
+            Path(submissions), Path(out), points.load(points_file), jobs, isolation,
+            [topics.find(one).name for one in notebooks], only if regrade else None,
+        )  # fmt: skip
+        try:
+            done = session.run(wanted, click.echo)
+        except KeyboardInterrupt:
+            click.echo("interrupted: what was graded is kept; the same command goes on from there")
+            return 130
+    for note in done.notes:
+        click.echo(f"note: {note}")
+    for line in _table(done.book):
+        click.echo(line)
+    if diff:
+        click.echo("\n".join(gradebook.diff(done.before or done.book, done.book)))
+    click.echo(f"isolation: {done.level.words}")
+    click.echo(f"gradebook: {Path(out) / gradebook.FILE}")
+    failed = sum(
+        one["state"] == GRADER_ERROR
+        for student in done.book["students"].values()
+        for one in student["exercises"].values()
+    )
+    if failed:
+        click.echo(f"the grader failed for {failed}; the same command tries these again")
+    return 1 if failed else 0
+
+
+def _table(book: dict) -> list[str]:
+    """A line a student."""
+    lines = []
+    for name, student in book["students"].items():
+        states = [one["state"] for one in student["exercises"].values()]
+        counts = ", ".join(f"{states.count(one)} {one}" for one in dict.fromkeys(states))
+        total = student.get("total", student.get("points"))
+        shown = "no total yet" if total is None else f"{total:g} of {student['of']:g}"
+        lines.append(f"{name}: {shown} ({counts})")
+    return lines

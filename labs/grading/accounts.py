@@ -1,0 +1,118 @@
+"""The ranks' own account held against the switch's counters.
+
+An answer runs in the process that keeps its ledger, and can write what it likes there. So each
+phase's bytes are counted outside as well, and the two must agree: what a ledger leaves out was sent
+all the same, and what it makes up never left. Of a ledger's line only the operation, its payload
+and its calls are taken, which the judge compares with what the exercise asks for; how many bytes
+that is on the wire is worked out here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from labs.grading.sandbox.launcher import Launched
+from labs.grading.sandbox.network import HEADER_BYTES, SEGMENT_BYTES, Count
+from labs.ranks import wire
+from labs.ranks.ledger import Row
+
+# What gloo adds, counted in benchmarks/grading.py: 576 bytes a rank and step of an all-reduce.
+_A_CALL = 640  # bytes, for each call and each other rank
+_A_PHASE = 2048  # bytes: a group that is made, a barrier
+_SHARE = 0.02
+_JUDGED = frozenset(("forward", "backward"))
+_MOST_CALLS = 16  # of one line, in a phase whose calls an exercise counts
+# Heads are taken off the counted bytes, and those of a small datagram are smaller than what is
+# taken off for it. So not more heads are taken off than honest ranks send: a packet for each full
+# segment and its acknowledgement, and some for each call.
+_SEGMENT = 512  # bytes
+_PACKETS_A_CALL, _PACKETS_A_PHASE = 24, 64
+
+
+@dataclass(frozen=True)
+class Account:
+    """One rank and phase: bytes by its ledger (with gloo's own at most), and by the counters."""
+
+    where: str
+    told: float
+    most: float
+    counted: int
+
+    @property
+    def holds(self) -> bool:
+        return (1 - _SHARE) * self.told <= self.counted <= self.most
+
+    def __str__(self) -> str:
+        return (
+            f"{self.where}: its own account has {self.told:,.0f} bytes, the network's counters "
+            f"{self.counted:,}"
+        )
+
+
+TOGETHER = "run"
+"""A phase of this name is of no section: all phases of the launch are then one account."""
+
+
+def accounts(launched: Launched) -> list[Account]:
+    """An account for each rank and phase; for all ranks together where they share a network.
+
+    A phase is held against the ledger's rows of that phase (forward, backward), or of the section
+    that has its name.
+    """
+    outside = launched.outside
+    together = any(phase.name == TOGETHER for phase in outside.phases)
+    by_name: dict[str, list[Count]] = {}
+    for phase in outside.phases:
+        name = "" if together else phase.name
+        before = by_name.get(name, [Count(0, 0)] * len(phase.counts))
+        by_name[name] = [a + b for a, b in zip(before, phase.counts, strict=True)]
+    return [
+        _account(launched, phase, place, count)
+        for phase, counts in by_name.items()
+        for place, count in enumerate(counts)
+    ]
+
+
+def _account(launched: Launched, phase: str, place: int, count: Count) -> Account:
+    outside = launched.outside
+    mine = [
+        row for row in launched.run.ledger.rows
+        if phase in ("", row.phase, row.section) and (row.rank == place or not outside.apart)
+    ]  # fmt: skip
+    told = sum(on_wire(row, outside.ranks) for row in mine)
+    calls = sum(_calls(row, phase) for row in mine)
+    ranks, others = 1 if outside.apart else outside.ranks, outside.ranks - 1
+    again = count.again * SEGMENT_BYTES  # as often as the kernel says, it was sent twice
+    most = told * (1 + _SHARE) + calls * _A_CALL * others + _A_PHASE * ranks + again
+    heads = 2 * told / _SEGMENT + calls * _PACKETS_A_CALL * others + _PACKETS_A_PHASE * ranks
+    counted = count.bytes - HEADER_BYTES * min(count.packets, int(heads))
+    who = f"rank {place}" if outside.apart else "all ranks"
+    return Account(f"{who} {phase}".strip(), told, most, max(0, counted))
+
+
+def _calls(row: Row, phase: str) -> int:
+    """Calls for each of which some bytes are allowed."""
+    if phase not in _JUDGED:
+        return max(0, row.count)
+    return 0 if row.op == "barrier" else min(max(0, row.count), _MOST_CALLS)
+
+
+def on_wire(row: Row, ranks: int) -> float:
+    """Bytes that the calls of a line put on the wire: what it says, or the most that can be.
+
+    The most is that of the largest group, on the place in it that sends most.
+    """
+    if row.payload_bytes <= 0:
+        return 0.0
+    most = max(
+        wire.cost("gloo", row.op, row.payload_bytes, ranks, place, 0).wire
+        for place in range(ranks)
+    )  # fmt: skip
+    if row.op == "all_to_all":  # uneven pieces: none may stay
+        most = float(row.payload_bytes)
+    return min(max(row.wire_bytes, 0.0), most)
+
+
+def contradiction(launched: Launched) -> str:
+    """The first account that does not hold, in words; or ""."""
+    return next((str(one) for one in accounts(launched) if not one.holds), "")

@@ -1,0 +1,89 @@
+"""The answers of a class: each student's files, read where students' code runs, never here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from labs.exercise import Exercise
+from labs.grading import extract
+from labs.grading.records import Submission
+from labs.grading.sandbox.launcher import Sandbox
+from labs.ranks.run import RunFailed
+from labs.ranks.ship import Source
+
+_SECONDS = 10.0
+
+
+@dataclass
+class Student:
+    """What one student has handed in."""
+
+    name: str
+    files: list[str] = field(default_factory=list)
+    submitted: float | None = None
+    problems: list[str] = field(default_factory=list)
+    told: list[tuple[Submission, dict]] = field(default_factory=list)
+
+    def to_json(self) -> dict:
+        """As submissions.json has it."""
+        return dict(
+            file=", ".join(self.files), submitted=self.submitted, problems=list(self.problems)
+        )
+
+    def answer(self, exercise: str) -> tuple[Source | None, tuple[str, ...]]:
+        """The answer to an exercise, None where it is not there or a stub; and notes."""
+        chosen = extract.chosen(self.told, [exercise])[exercise]
+        if chosen is None:
+            why = [told["missing"].get(exercise, "") for _, told in self.told]
+            return None, tuple(dict.fromkeys(filter(None, why))) or ("answer not found",)
+        entry = chosen[1]
+        told = {"exercises": {exercise: entry}}
+        source = None if entry["stub"] else extract.source_of(told, exercise)
+        return source, tuple(entry["notes"])
+
+
+def students(found: Sequence[Submission], names: list[str], sandbox: Sandbox) -> list[Student]:
+    """The class, by name. names: of the exercises to look for.
+
+    Each file is read by a process in the sandbox: Python's parser is made for programs, not for
+    attacks. Raises labs.grading.sandbox.launcher.SandboxError.
+    """
+    known: dict[str, Student] = {}
+    for one in found:
+        student = known.setdefault(one.student, Student(one.student))
+        student.files.append(one.file)
+        if one.submitted is not None:
+            student.submitted = max(student.submitted or 0.0, one.submitted)
+        student.problems += one.problems
+        if one.problems:
+            continue
+        told = _read(one, names, sandbox)
+        student.problems += [f"{one.file}: {problem}" for problem in told["problems"]]
+        student.told.append((one, told))
+    return [known[name] for name in sorted(known)]
+
+
+def _read(one: Submission, names: list[str], sandbox: Sandbox) -> dict:
+    try:
+        run = sandbox.launch(extract.read, 1, args=(one.text, one.suffix, names), limit=_SECONDS)
+        return run.values[0]
+    except RunFailed as failed:
+        why = f"it cannot be read: {str(failed).splitlines()[0]}"
+        return dict(exercises=dict.fromkeys(names), missing={}, problems=[why], functions=[])
+    finally:
+        sandbox.launched.clear()
+
+
+def topics_of(found: Sequence[Student], known: dict[str, Exercise]) -> list[str]:
+    """The topics that somebody in the class has handed in something for, in the course's order."""
+    present = {
+        known[name].topic
+        for student in found
+        for _, told in student.told
+        for name, entry in told["exercises"].items()
+        if entry is not None
+    }
+    return [
+        topic for topic in dict.fromkeys(one.topic for one in known.values()) if topic in present
+    ]

@@ -1,0 +1,298 @@
+"""The process that ranks are forked from: torch imported, one thread, no secrets. Run as a file.
+
+    judge ──socket (standard input, or named by the argument)──► zygote ──fork──► ranks
+
+One JSON message a packet:
+    in   {"op": "start", "ranks": n, "limits": {…}} | {"op": "kill", "pids": […]}
+    out  {"event": "ready", "isolation": …} | {"event": "started", "pids", "where"} + descriptors
+         {"event": "ended", "pid", "status"} | {"event": "failed", "why"}
+With "started" come two descriptors a rank: its line, and what it prints. When the judge is gone the
+zygote ends, and its ranks with it.
+
+Shut in as "namespaces": a rank has a mount, process, IPC, host name and user namespace of its
+own, and one of the switch's network namespaces. As "user": another user id and limits. As "none":
+limits.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import itertools
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from labs.grading.sandbox import calls, limits, network, places, root, system, worker
+
+_PACKET = 64 * 1024
+_OUTSIDE = 65534  # "nobody": whom a rank of root's runs as
+_INSIDE = 1000
+_FIRST_PORT = 20000
+
+
+class Zygote:
+    """Forks ranks, and says how they ended."""
+
+    def __init__(self, line: socket.socket, asked: dict) -> None:
+        self.line, self.asked = line, asked
+        self.how, self.folder = asked["isolation"], asked["folder"]
+        self.is_root = os.geteuid() == 0
+        self.networks: list[int] = []
+        self.living: set[int] = set()
+        self.launches = 0
+
+    def shut_in(self) -> None:
+        """Make what ranks share: the switch, and the pattern of their root. Raises OSError."""
+        if self.how != "namespaces":
+            return
+        flags = system.NEWNS | system.NEWNET | system.NEWIPC | system.NEWUTS
+        if self.is_root:
+            system.unshare(flags)
+        else:
+            uid, gid = os.geteuid(), os.getegid()
+            system.unshare(system.NEWUSER | flags)
+            Path("/proc/self/setgroups").write_text("deny")
+            Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
+            Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
+        system.mount(None, "/", None, system.REC | system.PRIVATE)
+        self.networks = network.make(self.asked["most"])
+        self.folder = f"{network.PRIVATE}/root"  # in this mount namespace alone: nothing is left
+        Path(self.folder).mkdir()
+        root.make(self.folder, places.shown(), [*places.hidden(), *self.asked["hidden"]])
+        self.own_pids = os.open("/proc/self/ns/pid", os.O_RDONLY)
+
+    def tell(self, fds: list[int] | None = None, **message: object) -> None:
+        packet = json.dumps(message).encode()
+        socket.send_fds(self.line, [packet], fds or [])
+
+    def serve(self) -> None:
+        """Until the judge is gone."""
+        wake, waking = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(waking)
+        self.private = [wake, waking]
+        self.tell(event="ready", isolation=self.how)
+        while True:
+            ready, _, _ = select.select([self.line, wake], [], [], 1.0)
+            if wake in ready:
+                os.read(wake, 4096)
+            self._reap()
+            if self.line in ready:
+                packet = self.line.recv(_PACKET)
+                if not packet:
+                    return
+                message = json.loads(packet)
+                if message["op"] == "start":
+                    self._start(message)
+                for pid in message.get("pids", ()):
+                    self._end(pid)
+
+    def _reap(self) -> None:
+        while self.living:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            self.living.discard(pid)
+            self.tell(event="ended", pid=pid, status=os.waitstatus_to_exitcode(status))
+
+    def _end(self, pid: int) -> None:
+        """End a rank; not one that is reaped: its number may be another process's by now."""
+        if pid in self.living:
+            os.kill(pid, signal.SIGKILL)
+
+    def _start(self, job: dict) -> None:
+        ranks, bounds = job["ranks"], limits.Limits(**job["limits"])
+        self.launches += 1
+        alone = self.how == "namespaces"
+        port = _FIRST_PORT + self.launches % 12000 if alone else _free_port()
+        where = f"{network.address(0) if alone else '127.0.0.1'}:{port}"
+        pids, theirs, mine = [], [], []
+        try:
+            for rank in range(ranks):
+                line, far = socket.socketpair()
+                out, said = os.pipe()
+                mapped, mapping = socket.socketpair()
+                if alone:
+                    system.unshare(system.NEWPID)
+                parent = os.getpid()
+                pid = os.fork()
+                if pid == 0:
+                    self._rank(far, said, mapping, rank, ranks, where, bounds, parent)
+                if alone:
+                    system.setns(self.own_pids, system.NEWPID)
+                pids.append(pid)
+                self.living.add(pid)
+                mapping.close()
+                far.close()
+                os.close(said)
+                theirs += [line.detach(), out]
+                mine.append(mapped)
+            if alone:
+                for pid, mapped in zip(pids, mine, strict=True):
+                    self._map(pid, mapped)
+            self.tell(theirs, event="started", pids=pids, where=where)
+        except OSError as error:
+            for pid in pids:
+                self._end(pid)
+            self.tell(event="failed", why=str(error))
+        finally:
+            for fd in theirs:
+                os.close(fd)
+            for one in mine:
+                one.close()
+
+    def _map(self, pid: int, mapped: socket.socket) -> None:
+        """Say who a rank is outside of its own user namespace: nobody."""
+        mapped.settimeout(10)
+        if mapped.recv(1) != b"u":
+            return  # it goes on without one
+        outside = _OUTSIDE if self.is_root else 0
+        if not self.is_root:
+            Path(f"/proc/{pid}/setgroups").write_text("deny")
+        Path(f"/proc/{pid}/uid_map").write_text(f"{_INSIDE} {outside} 1")
+        Path(f"/proc/{pid}/gid_map").write_text(f"{_INSIDE} {outside} 1")
+        mapped.send(b"m")
+
+    def _rank(
+        self, line: socket.socket, said: int, mapping: socket.socket, rank: int, ranks: int,
+        where: str, bounds: limits.Limits, parent: int,
+    ) -> None:  # fmt: skip
+        """In the child: shut in, then work. Never returns."""
+        code = 97
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            os.setsid()
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.dup2(said, 1)
+            os.dup2(said, 2)
+            if self.how == "namespaces":
+                system.setns(self.networks[rank], system.NEWNET)
+                self._close_all_but(line, mapping)
+                self._namespaces(mapping)
+                folder = worker.FOLDER
+            else:
+                self._close_all_but(line, mapping)
+                folder = Path(self.folder) / f"{self.launches}.{rank}"
+                folder.mkdir()
+                if self.how == "user":
+                    self._other_user(folder, rank)
+            mapping.close()
+            _environment(rank, ranks, where, folder, self.how == "namespaces")
+            limits.apply(bounds, self.how != "none")
+            system.drop_capabilities()
+            system.die_with_parent()
+            if self.how != "namespaces" and os.getppid() != parent:
+                os._exit(96)  # the zygote was gone before
+            if self.how != "none":
+                calls.refuse()
+            gc.unfreeze()
+            sys.stdout = os.fdopen(1, "w", buffering=1, encoding="utf-8", closefd=False)
+            sys.stderr = os.fdopen(2, "w", buffering=1, encoding="utf-8", closefd=False)
+            worker.work(line, rank, ranks, where, folder)
+            code = 0
+        except BaseException as error:
+            os.write(2, f"{type(error).__name__}: {error}\n".encode()[:2000])
+        finally:
+            os._exit(code)
+
+    def _close_all_but(self, line: socket.socket, mapping: socket.socket) -> None:
+        """Nothing of the zygote's stays open in a rank: a descriptor would be a way out."""
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        kept = sorted([2, line.fileno(), mapping.fileno(), most])
+        for before, after in itertools.pairwise(kept):
+            os.closerange(before + 1, after)
+
+    def _namespaces(self, mapping: socket.socket) -> None:
+        system.unshare(system.NEWNS | system.NEWIPC | system.NEWUTS)
+        root.enter(self.folder)
+        socket.sethostname("rank")
+        system.unshare(system.NEWUSER)
+        mapping.send(b"u")
+        if mapping.recv(1) != b"m":
+            os._exit(95)
+        if self.is_root:
+            os.setgroups([])
+        os.setresgid(_INSIDE, _INSIDE, _INSIDE)
+        os.setresuid(_INSIDE, _INSIDE, _INSIDE)
+
+    def _other_user(self, folder: Path, rank: int) -> None:
+        uid = _OUTSIDE - 1 - rank
+        os.chown(folder, uid, uid)
+        folder.chmod(0o700)
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+
+
+def _environment(rank: int, ranks: int, where: str, folder: Path, apart: bool) -> None:
+    """A rank's environment: what torchrun would set, and nothing of this machine."""
+    address, _, port = where.rpartition(":")
+    os.environ.clear()
+    os.environ.update(
+        PATH="/usr/local/bin:/usr/bin:/bin", HOME=root.OWN if apart else str(folder),
+        LANG="C.UTF-8", TMPDIR=root.OWN if apart else str(folder), OMP_NUM_THREADS="1",
+        RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_WORLD_SIZE=str(ranks),
+        MASTER_ADDR=address, MASTER_PORT=port, RES_OPTIONS="attempts:0",
+        TORCH_DIST_INIT_BARRIER="1", TORCH_CPP_LOG_LEVEL="ERROR", KINETO_LOG_LEVEL="99",
+        GLOO_SOCKET_IFNAME=network.INTERFACE if apart else "lo",
+    )  # fmt: skip
+    os.chdir(root.OWN if apart else folder)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+_PRELOAD = (
+    "torch.distributed.fsdp", "torch.distributed.pipelining", "torch.distributed.tensor.parallel",
+    "torch.autograd.profiler", "torch.fx.experimental.symbolic_shapes",
+    "labs.grading.hidden.changes", "labs.grading.extract", "labs.grading.sandbox.probe",
+)  # fmt: skip
+
+
+def _preload() -> None:
+    """Import what a rank needs, so that a fork has it. No tensor is made here: no thread starts."""
+    for name in _PRELOAD:
+        importlib.import_module(name)
+    from labs import exercise
+
+    exercise.exercises()
+
+
+def main() -> None:
+    if len(sys.argv) > 1:  # in a container, whose standard input is not the judge's socket
+        line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        line.connect(sys.argv[1])
+    else:
+        line = socket.socket(fileno=os.dup(0))
+    asked = json.loads(line.recv(_PACKET))
+    if asked["parent"]:
+        system.die_with_parent()
+        if os.getppid() != asked["parent"]:
+            os._exit(96)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    zygote = Zygote(line, asked)
+    try:
+        _preload()
+        zygote.shut_in()
+    except OSError as error:
+        zygote.tell(event="failed", why=str(error))
+        return
+    gc.collect()
+    gc.freeze()  # or each fork copies the pages that collecting touches
+    zygote.serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,282 @@
+"""One run of `labs grade`: a class's files in, a grade for every exercise of every student out.
+
+Students' answers are judged side by side, each worker with a sandbox of its own. A grade is on the
+disk before the next one is begun; a run that is killed is taken up by the same command, and ends
+with the same gradebook: what inputs are drawn from is a secret kept beside the results.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import queue
+import secrets
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from labs.exercise import Exercise, exercises
+from labs.grading import gradebook, isolation, judge, reading
+from labs.grading.collect import collected
+from labs.grading.points import Points
+from labs.grading.records import GRADER_ERROR, Grade
+from labs.grading.results import Results, digest
+from labs.grading.sandbox import probe
+from labs.grading.sandbox.launcher import Sandbox, SandboxError
+from labs.grading.words import write
+from labs.ranks.devices import cores
+from labs.ranks.ship import Source
+
+SECRET, SUBMISSIONS, LOCK = "secret", "submissions.json", "lock"
+_MOST_JOBS = 16
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What `labs grade` was asked for."""
+
+    submissions: Path
+    out: Path
+    points: Points
+    jobs: int | None = None
+    isolation: str = "auto"
+    topics: Sequence[str] = ()  # none: those that somebody has handed in
+    regrade: Sequence[str] | None = None  # students and exercises; empty: all; None: what is new
+
+
+@dataclass(frozen=True)
+class _Task:
+    student: str
+    exercise: Exercise
+    source: Source | None
+    notes: tuple[str, ...]
+    text: str  # digest of the answer
+
+
+@dataclass
+class Outcome:
+    """What came of it."""
+
+    book: dict
+    before: dict | None  # the gradebook as it was
+    graded: int
+    kept: int  # graded before
+    level: isolation.Level
+    notes: list[str] = field(default_factory=list)
+
+
+def run(wanted: Wanted, say: Callable[[str], None]) -> Outcome:
+    """Grade a class. say: takes a line of progress.
+
+    Raises ValueError for what cannot be, before anything is started; KeyboardInterrupt when all is
+    gone, with what was graded kept.
+    """
+    if wanted.jobs is not None and not 1 <= wanted.jobs <= _MOST_JOBS:
+        raise ValueError(f"--jobs must be 1 to {_MOST_JOBS}, got {wanted.jobs}")
+    found = collected(wanted.submissions)
+    with _folder(wanted.out) as secret, _sandboxes(wanted) as (level, sandbox, passed_over):
+        results = Results(wanted.out)
+        try:
+            say(f"isolation: {level.words}")
+            return _graded(wanted, found, secret, level, sandbox, results, say, passed_over)
+        finally:
+            results.close()
+
+
+def _graded(wanted, found, secret, level, sandbox, results, say, notes) -> Outcome:  # noqa: ANN001
+    known = exercises()
+    people = reading.students(found.submissions, list(known), sandbox)
+    topics = list(wanted.topics) or reading.topics_of(people, known)
+    if not topics:
+        raise ValueError(
+            "no exercise of the course was found in any file; --notebook 01 grades one all the same"
+        )
+    chosen = [one for one in known.values() if one.topic in topics]
+    tasks = [_task(student, one) for student in people for one in chosen]
+    told = {student.name: student.to_json() for student in people}
+    write(wanted.out / SUBMISSIONS, json.dumps(told, sort_keys=True, indent=1) + "\n")
+    before = _book_before(wanted.out)
+    todo = [task for task in tasks if _is_asked(wanted, task, results)]
+    say(f"{len(people)} students, {len(chosen)} exercises: {len(todo)} answers to grade, "
+        f"{len(tasks) - len(todo)} graded before")  # fmt: skip
+    jobs = wanted.jobs or min(cores(), _MOST_JOBS)
+    _Workers(wanted, level, secret, results, say).work(
+        todo, sandbox, jobs if level.side_by_side else 1
+    )
+    grades = results.current((task.student, task.exercise.name) for task in tasks)
+    book = gradebook.make(grades, told, wanted.points)
+    gradebook.write_to(book, wanted.out)
+    return Outcome(book, before, len(todo), len(tasks) - len(todo), level, [*found.notes, *notes])
+
+
+def _task(student: reading.Student, exercise: Exercise) -> _Task:
+    source, notes = student.answer(exercise.name)
+    return _Task(student.name, exercise, source, notes, digest(source))
+
+
+def _is_asked(wanted: Wanted, task: _Task, results: Results) -> bool:
+    if wanted.regrade is not None:
+        named = set(wanted.regrade)
+        if not named or named & {task.student, task.exercise.name, task.exercise.topic}:
+            return True
+    return not results.has(task.student, task.exercise.name, task.text)
+
+
+def _book_before(out: Path) -> dict | None:
+    try:
+        return gradebook.read(out)
+    except ValueError:
+        return None
+
+
+class _Workers:
+    """Threads, each with a sandbox: the work is done in the ranks."""
+
+    def __init__(
+        self, wanted: Wanted, level: isolation.Level, secret: bytes, results: Results,
+        say: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self.wanted, self.level, self.secret = wanted, level, secret
+        self.results, self.say = results, say
+        self.todo: queue.SimpleQueue[_Task] = queue.SimpleQueue()
+        self.stop = threading.Event()
+        self.failed: list[BaseException] = []
+
+    def work(self, tasks: Sequence[_Task], first: Sandbox, jobs: int) -> None:
+        """Grade all tasks. Raises, when all have ended, KeyboardInterrupt or a worker's error."""
+        for task in tasks:
+            self.todo.put(task)
+        jobs = min(jobs, len(tasks))
+        threads = [
+            threading.Thread(target=self._worker, args=(first if number == 0 else None,))
+            for number in range(jobs)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            while any(thread.is_alive() for thread in threads):
+                for thread in threads:
+                    thread.join(0.1)
+        except BaseException:
+            self.stop.set()
+            for thread in threads:
+                thread.join()
+            raise
+        if self.failed:
+            raise self.failed[0]
+
+    def _worker(self, sandbox: Sandbox | None) -> None:
+        mine = sandbox or self._sandbox()
+        try:
+            while not self.stop.is_set():
+                try:
+                    task = self.todo.get_nowait()
+                except queue.Empty:
+                    return
+                mine = self._grade(task, mine)
+        except BaseException as error:
+            self.failed.append(error)
+            self.stop.set()
+        finally:
+            if mine is not sandbox:
+                mine.close()
+
+    def _sandbox(self) -> Sandbox:
+        return Sandbox(self.level.name, hidden=_private(self.wanted))
+
+    def _grade(self, task: _Task, sandbox: Sandbox) -> Sandbox:
+        """Grade one answer and write it down. Returns the sandbox for the next one."""
+        asked = judge.Asked(
+            task.student, task.exercise, task.source, task.notes,
+            self.results.rounds(task.student, task.exercise.name),
+        )  # fmt: skip
+        why = ""
+        for _ in range(2):
+            try:
+                grade = judge.grade(asked, sandbox, self.secret, self.wanted.points.shares)
+                break
+            except SandboxError as error:
+                why = f"the sandbox failed: {error}"
+                sandbox.close()
+                sandbox = self._sandbox()
+            except Exception as error:
+                self._log(task, error)
+                why = f"the judge failed: {type(error).__name__}"
+        else:
+            grade = self._error(task, why)
+        self.results.add(grade, task.text)
+        points = "" if grade.points is None else f" {grade.points:g}/{grade.of:g}"
+        self.say(f"{task.student}  {task.exercise.name}  {grade.state}{points}")
+        return sandbox
+
+    def _log(self, task: _Task, error: Exception) -> None:
+        with open(self.wanted.out / "errors.log", "a", encoding="utf-8") as file:
+            file.write(f"{task.student} {task.exercise.name}\n")
+            file.write("".join(traceback.format_exception(error)) + "\n")
+
+    def _error(self, task: _Task, why: str) -> Grade:
+        one = task.exercise
+        return Grade(
+            task.student, one.topic, one.name, one.kind, GRADER_ERROR, None,
+            self.wanted.points.of(one.name), self.level.name, notes=(*task.notes, why),
+        )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _folder(out: Path) -> Iterator[bytes]:
+    """The results' folder, for this process alone; gives its secret. Raises ValueError."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        out.chmod(0o700)  # nobody else's: not even a student with an account on this machine
+        lock = os.open(out / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+    except OSError as error:
+        raise ValueError(f"{out} cannot be written to: {error.strerror}") from None
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ValueError(f"another `labs grade` is at work in {out}") from None
+        secret = out / SECRET
+        if not secret.exists():
+            new = out / f"{SECRET}.new"
+            with open(os.open(new, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as file:
+                file.write(secrets.token_hex(32))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(new, secret)
+        yield bytes.fromhex(secret.read_text())
+    finally:
+        os.close(lock)
+
+
+def _private(wanted: Wanted) -> list[str]:
+    """What no rank may see even where it lies in a folder that ranks see."""
+    given = wanted.submissions.resolve()
+    return [str(wanted.out.resolve()), str(given if given.is_dir() else given.parent)]
+
+
+@contextlib.contextmanager
+def _sandboxes(wanted: Wanted) -> Iterator[tuple[isolation.Level, Sandbox, list[str]]]:
+    """The level, a sandbox that works, and what was passed over. Raises ValueError."""
+    made: dict[str, Sandbox] = {}
+
+    def attempt(name: str) -> str:
+        try:
+            made[name] = Sandbox(name, hidden=_private(wanted))
+        except OSError as error:
+            return str(error)
+        why = probe.works(made[name])
+        if why:
+            made.pop(name).close()
+        return why
+
+    try:
+        level, passed_over = isolation.choose(wanted.isolation, attempt)
+        yield level, made[level.name], passed_over
+    finally:
+        for sandbox in made.values():
+            sandbox.close()
