@@ -49,6 +49,7 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
 }  # fmt: skip
 _CLONE, _CLONE3, _FCNTL = (56, 220), (435, 435), (72, 25)
 _IOCTL, _SOCKET, _SOCKETPAIR = (16, 29), (41, 198), (53, 199)
+_PRCTL, _SET_PDEATHSIG = (157, 167), 1  # a rank that clears it would outlive a judge that is killed
 _THREAD = 0x00010000  # CLONE_THREAD
 _NEW_NAMESPACES = 0x7E020080  # CLONE_NEW*: cgroup, uts, ipc, user, pid, net, mount, time
 _LOCKS = (5, 6, 7, 36, 37, 38, 1024, 1026)  # F_GETLK … F_OFD_SETLKW, F_SETLEASE, F_NOTIFY
@@ -85,6 +86,7 @@ def program(machine: str) -> list[tuple[int, int, int, int]]:
     code += _only_with(_CLONE[column], 0, _THREAD, refused)
     code += _by_argument(_FCNTL[column], 1, [(_JUMP_EQUAL, lock) for lock in _LOCKS], refused)
     code += _by_argument(_IOCTL[column], 1, [(_JUMP_EQUAL, call) for call in _TERMINAL], refused)
+    code += _by_argument(_PRCTL[column], 0, [(_JUMP_EQUAL, _SET_PDEATHSIG)], refused)
     for call in (_SOCKET, _SOCKETPAIR):
         code += _only(call[column], 0, _FAMILIES, refused)
     return [*code, (_RETURN, 0, 0, _ALLOW)]
