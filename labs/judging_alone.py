@@ -1,6 +1,7 @@
 """A function that needs no other rank: asked many times in a process of its own, then judged here.
 
 What it returned is made plain there, so that a wrong type is a value like any other, with a hint.
+Its arguments as it left them come back too; whether they are right, or as they were, is said here.
 """
 
 from __future__ import annotations
@@ -30,9 +31,14 @@ CHANGED = "work on copies: what was handed in still belongs to the caller"
 _AT, _MADE = "at", "made"
 
 
-def on_rank(function: Callable, asked: Sequence[Asked], plain: Callable) -> list[Made]:
-    """On a rank: each question put to the function. If it breaks, what came before is kept."""
-    found: list[Made] = []
+def on_rank(
+    function: Callable, asked: Sequence[Asked], plain: Callable
+) -> list[tuple[object, str]]:
+    """On a rank: each question put to the function, and the arguments afterwards, as text.
+
+    If it breaks, what came before is kept.
+    """
+    found: list[tuple[object, str]] = []
     for label, args in asked:
         handed = copy.deepcopy(args)
         try:
@@ -42,8 +48,14 @@ def on_rank(function: Callable, asked: Sequence[Asked], plain: Callable) -> list
             ranks.keep(_AT, label)
             ranks.keep(_MADE, found)
             raise
-        found.append((made, repr(handed) != repr(args)))  # == does not see a dict in another order
+        found.append((made, repr(handed)))  # == does not see a dict in another order
     return found
+
+
+def _made(asked: Sequence[Asked], told: Sequence[tuple[object, str]]) -> list[Made]:
+    """What came back, with whether the arguments are still those that were handed in."""
+    pairs = zip(asked, told, strict=False)
+    return [(made, after != repr(args)) for (_, args), (made, after) in pairs]
 
 
 def judge(
@@ -59,13 +71,13 @@ def judge(
         run = ranks.launch(on_rank, 1, args=(function, asked, plain), limit=LIMIT, status=False)
     except ranks.RunFailed as failed:
         kept = failed.run.kept[0] if failed.run.kept else {}
-        told = judged(asked, kept.get(_MADE, []), failed.run.output)
+        told = judged(asked, _made(asked, kept.get(_MADE, [])), failed.run.output)
         if any(verdict.state == FAILED for verdict in told):
             return [v if v.state == FAILED else Verdict(v.name, NOT_REACHED) for v in told]
         return broke(properties, failed, of_failure(str(failed)), str(kept.get(_AT, "")))
     except ValueError as refused:  # it cannot be sent to a rank
         return not_reached(properties, Verdict(properties[0], FAILED, str(refused)))
-    return judged(asked, run.values[0], run.output)
+    return judged(asked, _made(asked, run.values[0]), run.output)
 
 
 def first_faults(

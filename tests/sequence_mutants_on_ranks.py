@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import torch.distributed as dist
+
+from labs import ranks
 from labs.sequence_parallel import exercise_case
 from labs.tp_linear_pair import trial
 
@@ -11,13 +14,12 @@ def all_of_them(answers, case):
     found, section = {}, trial.SECTION
     for name, answer in answers.items():
         trial.SECTION = name
-        inputs = [
-            {key: value.detach().clone() for key, value in given.items()} for given in case.inputs
-        ]
-        rest = [cotangent.clone() for cotangent in case.cotangent]
+        rank = dist.get_rank()
+        inputs = {key: value.detach().clone() for key, value in case.inputs[rank].items()}
+        given = ranks.Handed(inputs), ranks.Handed(case.cotangent[rank].clone())
         try:
             found[name] = exercise_case.on_rank(
-                answer, inputs, rest, case.groups, case.axis, case.refused
+                answer, *given, case.groups, case.axis, case.refused
             )
         finally:
             trial.SECTION = section

@@ -233,7 +233,11 @@ class TestWhatTheJudgesSee:
 
     def test_a_norm_without_any_message_is_seen(self) -> None:
         asked = norm.Norm("none sent", rounds.NEXT[:1], parts=(((1,), (0,)),))
-        told = [[dict(norm=torch.tensor(norm.Reference(asked, 0).norm), changed="")] * 2]
+        told = [[
+            dict(norm=torch.tensor(norm.Reference(asked, 0).norm), after=dict(
+                grads=[grad for grad, _ in held], holders=[times for _, times in held]))
+            for held in (asked.given(0, member) for member in range(2))
+        ]]  # fmt: skip
         seen = rounds.Seen(asked, told, Ledger())
         values, _, traffic = judge_norm.judged([seen])
         assert (values.state, traffic.state) == (PASSED, FAILED) and "adds them up" in traffic.hint

@@ -17,7 +17,8 @@ from labs.staying import must_return
 ONCE, ORDER, TIGHT, RUN = "each micro-batch once", "order", "no slot too many", "run on ranks"
 PROPERTIES = (ONCE, ORDER, TIGHT, RUN)
 CASES = ((4, 4), (3, 5), (2, 1), (1, 3), (4, 2), (5, 9))
-_ON_RANKS = (3, 5)
+ON_RANKS = (3, 5)
+"""(ranks, micro-batches) of the slots that are run."""
 _LIMIT = 20.0
 
 
@@ -41,7 +42,13 @@ def grids(function: Callable, cases: list[tuple[int, int]]) -> list[slots.Grid |
 
 def judge(function: Callable | Source, seed: int) -> list[Verdict]:
     """The learner's function runs in a process of its own."""
-    cases = sizes(seed)
+    return judge_on_sizes(function, sizes(seed), ON_RANKS)
+
+
+def judge_on_sizes(
+    function: Callable | Source, cases: list[tuple[int, int]], on_ranks: tuple[int, int]
+) -> list[Verdict]:
+    """The same for these (ranks, micro-batches); on_ranks: those of them that are run."""
     try:
         run = ranks.launch(grids, 1, args=(function, cases), limit=_LIMIT, status=False)
     except ranks.RunFailed as failed:
@@ -59,7 +66,7 @@ def judge(function: Callable | Source, seed: int) -> list[Verdict]:
     made = [Verdict(ONCE, PASSED, output=run.output), _order(found), _tight(found)]
     if made[1].state == FAILED:
         return [*made, *not_reached((RUN,), Verdict(RUN, FAILED, "not run: the order is wrong"))]
-    return [*made, _run(found[_ON_RANKS])]
+    return [*made, _run(found[on_ranks], *on_ranks)]
 
 
 def _told(p: int, m: int) -> str:
@@ -90,9 +97,8 @@ def _tight(found: dict) -> Verdict:
     return Verdict(TIGHT, PASSED, "m + p - 1 slots in every row")
 
 
-def _run(grid: slots.Grid) -> Verdict:
-    """Three real ranks do what the slots say."""
-    p, m = _ON_RANKS
+def _run(grid: slots.Grid, p: int, m: int) -> Verdict:
+    """Real ranks do what the slots say."""
     job = Job("your slots", slots.schedule(grid, m))
     try:
         run = ranks.launch(on_rank, p, args=([job], plain_loss), limit=_LIMIT, status=False)

@@ -249,3 +249,20 @@ def tour_command(cold: bool) -> None:
     from labs.cli.tour import tour
 
     sys.exit(tour(cold))
+
+
+@main.command("release")
+@click.option(
+    "--out", required=True, metavar="DIR|ZIP", help="A folder, or a zip that ends in .zip."
+)
+@click.option("--with-answers", multiple=True, metavar="TOPIC",
+              help="Hand over these answers too; may be given more than once.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Replace an earlier release.")
+def release_command(out: str, with_answers: tuple[str, ...], force: bool) -> None:
+    """For instructors: the course without its answers, for students.
+
+    Every file is compared with the answers first; where one is inside, nothing is written.
+    """
+    from labs.cli.release import release
+
+    sys.exit(release(out, with_answers, force))

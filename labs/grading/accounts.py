@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from labs.grading.sandbox.launcher import Launched
-from labs.grading.sandbox.network import HEADER_BYTES
+from labs.grading.sandbox.network import HEADER_BYTES, SEGMENT_BYTES, Count
 from labs.ranks import wire
 from labs.ranks.ledger import Row
 
@@ -49,59 +49,43 @@ class Account:
         )
 
 
+TOGETHER = "run"
+"""A phase of this name is of no section: all phases of the launch are then one account."""
+
+
 def accounts(launched: Launched) -> list[Account]:
     """An account for each rank and phase; for all ranks together where they share a network.
 
-    Where the phases are not those that a ledger knows, all of them together are one.
+    A phase is held against the ledger's rows of that phase (forward, backward), or of the section
+    that has its name.
     """
     outside = launched.outside
-    by_name: dict[str, list[_Sent]] = {}
+    together = any(phase.name == TOGETHER for phase in outside.phases)
+    by_name: dict[str, list[Count]] = {}
     for phase in outside.phases:
-        now = [_Sent(count.bytes, count.packets) for count in phase.counts]
-        by_name[phase.name] = _added(by_name[phase.name], now) if phase.name in by_name else now
-    if not by_name:
-        return []
-    if not set(by_name) <= _JUDGED:
-        whole, *more = by_name.values()
-        for one in more:
-            whole = _added(whole, one)
-        by_name = {"": whole}
+        name = "" if together else phase.name
+        before = by_name.get(name, [Count(0, 0)] * len(phase.counts))
+        by_name[name] = [a + b for a, b in zip(before, phase.counts, strict=True)]
     return [
-        _account(launched, phase, place, sent)
+        _account(launched, phase, place, count)
         for phase, counts in by_name.items()
-        for place, sent in enumerate(counts)
+        for place, count in enumerate(counts)
     ]
 
 
-@dataclass(frozen=True)
-class _Sent:
-    bytes: int
-    packets: int
-
-
-def _added(some: list[_Sent], others: list[_Sent]) -> list[_Sent]:
-    return [
-        _Sent(a.bytes + b.bytes, a.packets + b.packets)
-        for a, b in zip(some, others, strict=True)
-    ]  # fmt: skip
-
-
-def _account(launched: Launched, phase: str, place: int, sent: _Sent) -> Account:
+def _account(launched: Launched, phase: str, place: int, count: Count) -> Account:
     outside = launched.outside
     mine = [
         row for row in launched.run.ledger.rows
-        if phase in ("", row.phase) and (row.rank == place or not outside.apart)
+        if phase in ("", row.phase, row.section) and (row.rank == place or not outside.apart)
     ]  # fmt: skip
     told = sum(on_wire(row, outside.ranks) for row in mine)
     calls = sum(_calls(row, phase) for row in mine)
-    ranks = 1 if outside.apart else outside.ranks
-    most = told * (1 + _SHARE) + calls * _A_CALL * (outside.ranks - 1) + _A_PHASE * ranks
-    heads = (
-        2 * told / _SEGMENT
-        + calls * _PACKETS_A_CALL * (outside.ranks - 1)
-        + _PACKETS_A_PHASE * ranks
-    )
-    counted = sent.bytes - HEADER_BYTES * min(sent.packets, int(heads))
+    ranks, others = 1 if outside.apart else outside.ranks, outside.ranks - 1
+    again = count.again * SEGMENT_BYTES  # as often as the kernel says, it was sent twice
+    most = told * (1 + _SHARE) + calls * _A_CALL * others + _A_PHASE * ranks + again
+    heads = 2 * told / _SEGMENT + calls * _PACKETS_A_CALL * others + _PACKETS_A_PHASE * ranks
+    counted = count.bytes - HEADER_BYTES * min(count.packets, int(heads))
     who = f"rank {place}" if outside.apart else "all ranks"
     return Account(f"{who} {phase}".strip(), told, most, max(0, counted))
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from labs import cells, ranks
 from labs.exercise import FAILED, NOT_ATTEMPTED, NOT_REACHED, PASSED, Exercise, Verdict
 from labs.grading import records
-from labs.grading.accounts import contradiction
+from labs.grading.accounts import TOGETHER, contradiction
 from labs.grading.hidden import Hidden, hidden_of
 from labs.grading.records import Grade, PropertyGrade
 from labs.grading.sandbox.launcher import Launched, Sandbox, SandboxError
@@ -85,7 +85,9 @@ def grade(
         launched = sandbox.launched[began:]
         del sandbox.launched[began:]
     judged.failed = [one for one in launched if one.state]
-    judged.contradictions = list(filter(None, map(contradiction, launched)))
+    # Of a launch that broke off not all ranks have told what they sent: that is no contradiction.
+    ended = [one for one in launched if not one.state]
+    judged.contradictions = list(filter(None, map(contradiction, ended)))
     judged.measured = [_measured(one) for one in launched]
     return _grade(asked, sandbox, points, judged, _state(exercise, judged))
 
@@ -152,7 +154,10 @@ def _measured(launched: Launched) -> dict:
         ranks=launched.run.world_size, seconds=round(launched.run.seconds, 3),
         counted={phase.name: phase.payload for phase in launched.outside.phases},
         told={
-            phase.name: sum(r.wire_bytes for r in launched.run.ledger.rows if r.phase == phase.name)
+            phase.name: sum(
+                row.wire_bytes for row in launched.run.ledger.rows
+                if phase.name in (row.phase, row.section, TOGETHER)
+            )
             for phase in launched.outside.phases
         },
         grown=launched.outside.grown,

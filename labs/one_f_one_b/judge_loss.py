@@ -1,4 +1,8 @@
-"""The check of `micro_batch_loss`: the parts against the mean over the whole batch's tokens."""
+"""The check of `micro_batch_loss`: the parts against the mean over the whole batch's tokens.
+
+Then in a pipeline of two ranks, each of which is handed its own stage and its part of the batch:
+the gradients that must come back follow from nothing that one rank has.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from labs.judging import broke, not_reached
 from labs.pipeline.jobs import Job
 from labs.pipeline.on_rank import on_rank
 from labs.pipeline.parity import held
+from labs.pipeline.shares import shares, without_seed
 from labs.ranks.ship import Source
 from labs.schedules.known import KNOWN
 from labs.staying import must_return
@@ -67,15 +72,22 @@ def parts(function: Callable, given: list[Batch]) -> list[list[float]]:
 
 def judge(function: Callable | Source, seed: int) -> list[Verdict]:
     """The learner's function on a rank, then in a real pipeline of two."""
-    given = batches(seed)
+    told = ("equal micro-batches", "unequal token counts", "one without a valid token")
+    return judge_on_batches(function, dict(zip(told, batches(seed), strict=True)), 2, 4, seed)
+
+
+def judge_on_batches(
+    function: Callable | Source, batches_: dict[str, Batch], p: int, m: int, seed: int
+) -> list[Verdict]:
+    """The same on these batches, by their labels, and in a pipeline of p ranks."""
+    given = list(batches_.values())
     try:
         run = ranks.launch(parts, 1, args=(function, given), limit=_LIMIT, status=False)
     except ranks.RunFailed as failed:
         return broke(PROPERTIES, failed)
     except ValueError as refused:
         return not_reached(PROPERTIES, Verdict(VALUES, FAILED, str(refused)))
-    told = ("equal micro-batches", "unequal token counts", "one without a valid token")
-    for label, batch, got in zip(told, given, run.values[0], strict=True):
+    for (label, batch), got in zip(batches_.items(), run.values[0], strict=True):
         wanted = _parts(*batch)
         if not abs(sum(got) - sum(wanted)) <= 1e-6 * abs(sum(wanted)):
             text = f"{label}: the parts add up to {sum(got):.6g}, the mean is {sum(wanted):.6g}"
@@ -84,7 +96,7 @@ def judge(function: Callable | Source, seed: int) -> list[Verdict]:
             )
     return [
         Verdict(VALUES, PASSED, "the parts add up to the mean over all tokens"),
-        _run(function, seed),
+        _run(function, p, m, seed),
     ]
 
 
@@ -123,15 +135,19 @@ def _alike(valid: torch.Tensor, got: list[float], own: list[float]) -> bool:
     return len(counts) > 1 and max(ratios) - min(ratios) <= 1e-9
 
 
-def _run(function: Callable | Source, seed: int) -> Verdict:
+def _run(function: Callable | Source, p: int, m: int, seed: int) -> Verdict:
     try:
         order = reference("one_f_one_b.one_f_one_b_order")
     except Missing as missing:
         return Verdict(GRADIENTS, NOT_REACHED, str(missing))
-    schedule = KNOWN["one_f_one_b"].make(order, 2, 4)
+    schedule = KNOWN["one_f_one_b"].make(order, p, m)
     job = Job("your loss", schedule, rows=3, seed=seed % 1000, uneven=True, gradients=True)
     try:
-        run = ranks.launch(on_rank, 2, args=([job], function), limit=_LIMIT, status=False)
+        own = ranks.Later([[share] for share in shares(job)], "run")
+        told_job = without_seed(job)
+        run = ranks.launch(
+            on_rank, p, args=([told_job], function, own), limit=_LIMIT, status=False
+        )  # fmt: skip
     except ranks.RunFailed as failed:
         cut = re.search("does not require grad|no gradient reached", str(failed))
         return broke((GRADIENTS,), failed, _CUT_OFF if cut else "")[0]
@@ -141,4 +157,4 @@ def _run(function: Callable | Source, seed: int) -> Verdict:
     if wrong:
         rounded = all(check.measured < _LITTLE for check in wrong if check.relation == "<=")
         return Verdict(GRADIENTS, FAILED, str(wrong[0]), _ROUNDED if rounded else _CUT_OFF)
-    return Verdict(GRADIENTS, PASSED, "on 2 ranks those of one device")
+    return Verdict(GRADIENTS, PASSED, f"on {p} ranks those of one device")

@@ -61,6 +61,13 @@ def judge(function: Callable | Source, seed: int) -> list[Verdict]:
         made = _orders(seed)
     except Missing as missing:
         return not_reached(PROPERTIES, Verdict(AS_ORDERED, NOT_REACHED, str(missing)))
+    return judge_on_orders(function, made, seed)
+
+
+def judge_on_orders(
+    function: Callable | Source, made: Sequence[Schedule], seed: int
+) -> list[Verdict]:
+    """The same for these schedules, of which the first is run."""
     asked = [([[tuple(at) for at in order] for order in one.orders], one.ranks) for one in made]
     try:
         run = ranks.launch(

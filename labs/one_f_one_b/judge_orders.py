@@ -53,22 +53,28 @@ def _cases(name: str, seed: int) -> list[Asked]:
 
 def judge_order(name: str) -> Callable[[Callable | Source, int], list[Verdict]]:
     """The judge of the exercise that writes the schedule of that name."""
+    return lambda function, seed: judge_on_sizes(name, function, _cases(name, seed), 2, seed)
+
+
+def judge_on_sizes(
+    name: str, function: Callable | Source, asked: Sequence[Asked], run: int, seed: int
+) -> list[Verdict]:
+    """The verdicts on an order for these (ranks, micro-batches, chunks).
+
+    run: how many of them, the first ones, are run on real ranks.
+    """
     known = KNOWN[name]
-
-    def judge(function: Callable | Source, seed: int) -> list[Verdict]:
-        try:
-            made = schedules(known, function, _cases(name, seed))
-        except ranks.RunFailed as failed:
-            return broke(PROPERTIES, failed, hints.of_failure(failed))
-        except ValueError as refused:
-            return not_reached(PROPERTIES, Verdict(RULES, FAILED, str(refused)))
-        rules = _rules(name, made)
-        if rules.state == FAILED:
-            return not_reached(PROPERTIES, rules)
-        on_paper = [rules, _stored(name, known, made), _time(name, known, made)]
-        return [*on_paper, *_run(made[:2], known, seed)]
-
-    return judge
+    try:
+        made = schedules(known, function, asked)
+    except ranks.RunFailed as failed:
+        return broke(PROPERTIES, failed, hints.of_failure(failed))
+    except ValueError as refused:
+        return not_reached(PROPERTIES, Verdict(RULES, FAILED, str(refused)))
+    rules = _rules(name, made)
+    if rules.state == FAILED:
+        return not_reached(PROPERTIES, rules)
+    on_paper = [rules, _stored(name, known, made), _time(name, known, made)]
+    return [*on_paper, *_run(made[:run], known, seed)]
 
 
 def _sizes(one: Schedule) -> str:

@@ -21,6 +21,7 @@ from labs.pipeline.jobs import Data, Job, MicroBatchLoss, data
 from labs.pipeline.messages import channels
 from labs.pipeline.partition import cut, micro_batches
 from labs.pipeline.ping_pong import message_seconds
+from labs.pipeline.shares import batch, fill
 from labs.schedules.instructions import COMPUTE, Schedule
 from labs.schedules.simulate import Times
 
@@ -28,17 +29,22 @@ _LEAD = 0.02  # seconds until a step begins, once all ranks have come
 _QUIET = 0.005  # seconds after a step in which a rank leaves the cores to those that end it too
 
 
-def on_rank(jobs: Sequence[Job], loss: MicroBatchLoss) -> list[dict | None]:
-    """What the rank has to tell of each job; None where it takes no part."""
+def on_rank(
+    jobs: Sequence[Job], loss: MicroBatchLoss, handed: ranks.Handed | None = None
+) -> list[dict | None]:
+    """What the rank has to tell of each job; None where it takes no part.
+
+    handed: by job, the rank's share (labs/pipeline/shares.py); None: it makes all from the seeds.
+    """
     # Stages this small gain nothing from more threads; threads that wait for each other on a busy
     # machine cost a hundred times what they compute.
     torch.set_num_threads(1)
     groups = _groups(jobs)
-    found = []
+    found, given = [], [None] * len(jobs) if handed is None else handed.get()
     for number, job in enumerate(jobs):
         ranks.step(number + 1, len(jobs))
         if dist.get_rank() < job.schedule.ranks:
-            found.append(_Part(job, *groups[job.schedule.ranks], loss).run())
+            found.append(_Part(job, *groups[job.schedule.ranks], loss, given[number]).run())
         else:
             found.append(None)
         ranks.keep("jobs", len(found))
@@ -61,17 +67,20 @@ class _Part:
     """One rank's part of one job."""
 
     def __init__(
-        self, job: Job, group: dist.ProcessGroup, apart: dict | None, loss: MicroBatchLoss
-    ) -> None:
+        self, job: Job, group: dist.ProcessGroup, apart: dict | None, loss: MicroBatchLoss,
+        share: dict | None,
+    ) -> None:  # fmt: skip
         self.job, self.group, self.rank = job, group, dist.get_rank(group)
         schedule, here = job.schedule, ranks.device()
         self.model = GPT(job.model, job.seed).to(here, job.dtype)
+        if share is not None:
+            fill(self.model, share["weights"])
         stages = cut(self.model, schedule.stages)
         chunks = [stages[schedule.stage(self.rank, chunk)] for chunk in range(schedule.chunks)]
-        self.of = of = data(job)
-        m = schedule.micro_batches
-        self.inputs = [part.to(here) for part in micro_batches(of.tokens, m)]
-        self.losses = _losses(of, m, loss, here)
+        of, m = data(job) if share is None else batch(share), schedule.micro_batches
+        first, last = of.tokens is not None, of.targets is not None
+        self.inputs = [part.to(here) for part in micro_batches(of.tokens, m)] if first else []
+        self.losses = _losses(of, m, loss, here) if last else []
         shape = (job.rows, job.model.length, job.model.d)
         clock = job.times and DeviceClock(
             durations(schedule, self.rank, job.times), message=job.times.message

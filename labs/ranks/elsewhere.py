@@ -21,8 +21,8 @@ def launcher() -> Callable | None:
 
 
 @contextlib.contextmanager
-def launched_by(other: Callable) -> Iterator[None]:
-    """Have every `launch` in this block carried out by `other`."""
+def launched_by(other: Callable | None) -> Iterator[None]:
+    """Have every `launch` in this block carried out by `other`; None: by `launch` itself."""
     token = _launcher.set(other)
     try:
         yield
@@ -42,7 +42,8 @@ class Later:
     """The same, handed over when the rank asks for it: `argument.get()` there.
 
     Where a launcher counts from outside, it waits until all ranks have asked, and what is sent from
-    then on belongs to `phase`.
+    then on belongs to `phase`: forward, backward or a section of the ledger, which must agree with
+    what was counted; "run": of all phases only the sum must.
     """
 
     items: list

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -42,29 +42,30 @@ def cases(name: str, seed: int) -> list[Case]:
 
 
 def judge_on_ranks(name: str) -> Callable[[Callable | Source, int], list[Verdict]]:
-    """A judge that runs the answer on each case; of each property the first failure is shown."""
+    """The judge of exchange or of ring_shift."""
+    return lambda function, seed: judge_on_cases(function, cases(name, seed))
 
-    def judge(function: Callable | Source, seed: int) -> list[Verdict]:
-        told: dict[str, Verdict] = {}
-        done: list[Case] = []
-        for case in cases(name, seed):
-            try:
-                seen = trial.run(function, case)
-            except ranks.RunFailed as failed:
-                hint = faults.of_failure(failed, function, case)
-                return _and_so_far(broke(PROPERTIES, failed, hint, _where(case, told, done)), told)
-            except ValueError as refused:  # it cannot be sent to a rank
-                return not_reached(PROPERTIES, Verdict(VALUES, FAILED, str(refused)))
-            for look in (_values, _left_alone, _traffic, _flight):
-                verdict = look(seen)
-                before = told.get(verdict.name)
-                better = verdict.state == FAILED or case.sends  # one rank has less to tell
-                if before is None or before.state == PASSED and better:
-                    told[verdict.name] = verdict
-            done.append(case)
-        return list(told.values())
 
-    return judge
+def judge_on_cases(function: Callable | Source, asked: Sequence[Case]) -> list[Verdict]:
+    """Run the answer on each case; of each property the first failure is shown."""
+    told: dict[str, Verdict] = {}
+    done: list[Case] = []
+    for case in asked:
+        try:
+            seen = trial.run(function, case)
+        except ranks.RunFailed as failed:
+            hint = faults.of_failure(failed, function, case)
+            return _and_so_far(broke(PROPERTIES, failed, hint, _where(case, told, done)), told)
+        except ValueError as refused:  # it cannot be sent to a rank
+            return not_reached(PROPERTIES, Verdict(VALUES, FAILED, str(refused)))
+        for look in (_values, _left_alone, _traffic, _flight):
+            verdict = look(seen)
+            before = told.get(verdict.name)
+            better = verdict.state == FAILED or case.sends  # one rank has less to tell
+            if before is None or before.state == PASSED and better:
+                told[verdict.name] = verdict
+        done.append(case)
+    return list(told.values())
 
 
 def _where(case: Case, told: dict[str, Verdict], done: list[Case]) -> str:

@@ -1,11 +1,14 @@
 """One trial of an answer: real ranks exchange tensors that say whose they are.
 
-Each rank makes its tensor itself, by rank, shape and seed, so that 8 MB need not travel there; the
-kernel makes the same ones to know what must come back. What is expected never goes to a rank.
+Each rank makes its tensor itself from a seed of its own, so that 8 MB need not travel there; the
+kernel makes the same ones to know what must come back. No rank has another's seed, and its own only
+when a try begins. What is expected never goes to a rank, and what came is compared in the kernel;
+of memory that two tensors share, and of messages on their way, a rank can tell alone.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -17,6 +20,7 @@ from labs.ranks.ledger import Ledger
 from labs.ranks.ship import Source
 from labs.ranks_and_collectives.in_flight import watched
 from labs.staying import must_return
+from labs.untouched import digest
 
 LIMIT = 20.0
 """Seconds a launch may take: a cell ends within 30 s, whatever the answer does."""
@@ -67,14 +71,28 @@ class Case:
         return f"{self.world}{pairs}, {self.tries[number]}"
 
 
-def made(one: Try, rank: int, seed: int) -> torch.Tensor:
-    """The tensor of a rank: numbers from 0 to 2**20 drawn from the seed, and the rank in each.
+_MOST_RANKS = 8
 
-    Number n of rank r is drawn + r, so no two ranks have an equal number in one place.
+
+def own_seed(seed: int, rank: int) -> int:
+    """The seed of one rank, from which nobody finds that of another."""
+    told = hashlib.sha256(f"{seed} {rank}".encode()).digest()
+    return int.from_bytes(told[:8], "big") >> 1
+
+
+def made_by(one: Try, rank: int, own: int) -> torch.Tensor:
+    """The tensor of a rank, from its own seed: whole numbers below 2**23, and the rank in each.
+
+    Divided by 8 every number of rank r leaves r, so no two ranks have an equal number in one place.
     """
-    draw = torch.Generator().manual_seed(seed)
+    draw = torch.Generator().manual_seed(own)
     numbers = torch.randint(2**20, one.shape, generator=draw)
-    return (numbers + rank).to(one.dtype)
+    return (numbers * _MOST_RANKS + rank).to(one.dtype)
+
+
+def made(one: Try, rank: int, seed: int) -> torch.Tensor:
+    """The tensor of a rank, from the seed of the try."""
+    return made_by(one, rank, own_seed(seed, rank))
 
 
 @dataclass(frozen=True)
@@ -107,49 +125,70 @@ class Seen:
 
 
 def on_rank(
-    function: Callable, tries: tuple[Try, ...], seed: int, peers: tuple[int, ...] | None
+    function: Callable, tries: tuple[Try, ...], peer: int | None, *own: ranks.Handed
 ) -> list[dict]:
-    """On a rank: each try once. Raises TypeError for what is no tensor."""
+    """On a rank: each try once. own: its seed of each. Raises TypeError for what is no tensor."""
     rank, here = dist.get_rank(), ranks.device()
     found = []
-    for number, one in enumerate(tries):
-        x = made(one, rank, seed + number).to(here)
-        before = x.clone()
+    for number, (one, seed) in enumerate(zip(tries, own, strict=True)):
+        x = made_by(one, rank, seed.get()).to(here)
         with ranks.section(f"try {number}"), watched() as log, must_return():
-            out = function(x) if peers is None else function(x, peers[rank])
+            out = function(x) if peer is None else function(x, peer)
         if not isinstance(out, torch.Tensor):
             raise TypeError(f"the function returned {type(out).__name__}, not a tensor")
-        odd = _odd(out, before)
+        odd = _odd_kind(out, x)
         shares = not odd and out.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
         found.append(
             dict(out=torch.empty(0) if odd else out, odd=odd, shares=shares, faults=log.faults,
-                 changed=not torch.equal(x, before), received_first=log.received_first)
+                 x=digest(x), received_first=log.received_first)
         )  # fmt: skip
     return found
 
 
-def _odd(out: torch.Tensor, like: torch.Tensor) -> str:
+def _odd_kind(out: torch.Tensor, like: torch.Tensor) -> str:
+    """Why an output cannot be reported and compared."""
     if type(out) not in (torch.Tensor, torch.nn.Parameter) or out.layout != torch.strided:
         return f"the output is a {type(out).__name__} of layout {out.layout}, not a plain tensor"
-    if out.shape != like.shape:
-        return f"the output has shape {tuple(out.shape)}, x has {tuple(like.shape)}"
-    if out.dtype != like.dtype:
-        return f"the output is {out.dtype}, x is {like.dtype}"
     if out.device != like.device:
         return f"the output is on {out.device}, x is on {like.device}"
     return ""
 
 
+def _odd(out: torch.Tensor, like: torch.Tensor) -> str:
+    if out.shape != like.shape:
+        return f"the output has shape {tuple(out.shape)}, x has {tuple(like.shape)}"
+    if out.dtype != like.dtype:
+        return f"the output is {out.dtype}, x is {like.dtype}"
+    return ""
+
+
 def run(function: Callable | Source, case: Case) -> Seen:
     """Run one case on real ranks. Raises ranks.RunFailed when a rank fails or waits for ever."""
+    world, tries = range(case.ranks), range(len(case.tries))
+    own = [
+        ranks.Later([own_seed(case.seed + number, rank) for rank in world], f"try {number}")
+        for number in tries
+    ]
+    peers = ranks.PerRank(list(case.peers or [None] * case.ranks))
     done = ranks.launch(
-        on_rank, case.ranks, args=(function, case.tries, case.seed, case.peers), limit=LIMIT,
-        status=False,
-    )  # fmt: skip
-    by_try = [[Told(**value[number]) for value in done.values] for number in range(len(case.tries))]
+        on_rank, case.ranks, args=(function, case.tries, peers, *own), limit=LIMIT, status=False
+    )
     given = [
         [made(one, rank, case.seed + number) for rank in range(case.ranks)]
         for number, one in enumerate(case.tries)
     ]
+    by_try = [
+        [_told(value[number], x) for value, x in zip(done.values, given[number], strict=True)]
+        for number in tries
+    ]
     wanted = [[tensors[source] for source in case.comes_from] for tensors in given]
     return Seen(case, by_try, done.ledger, done.output, wanted, given)
+
+
+def _told(value: dict, x: torch.Tensor) -> Told:
+    """What a rank reported of one try, held against the x that it had."""
+    out, odd = value["out"], value["odd"]
+    return Told(
+        out, odd or _odd(out, x), value["x"] != digest(x), value["shares"], value["faults"],
+        value["received_first"],
+    )  # fmt: skip

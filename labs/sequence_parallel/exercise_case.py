@@ -46,10 +46,10 @@ def region(whole: torch.Tensor, w_in: torch.Tensor, w_out: torch.Tensor) -> torc
     return F.gelu((whole + before) @ w_in) @ w_out
 
 
-def make(n: int, draw: torch.Generator) -> Case:
-    """On two or three ranks the world, on four two groups of ranks that are not neighbours."""
+def make(n: int, draw: torch.Generator, batch: int = BATCH, per_rank: int = 3, d: int = D) -> Case:
+    """On four ranks two groups of ranks that are not neighbours, on any other number the world."""
     groups = [[0, 2], [1, 3]] if n == 4 else [list(range(n))]
-    size, per_rank = len(groups[0]), 3
+    size = len(groups[0])
     length = size * per_rank
 
     def normal(*shape: int) -> torch.Tensor:
@@ -59,8 +59,8 @@ def make(n: int, draw: torch.Generator) -> Case:
     back, out = [torch.empty(0)] * n, [torch.empty(0)] * n
     grads: list[dict[str, torch.Tensor]] = [{} for _ in range(n)]
     for group in groups:
-        x, cotangent = normal(BATCH, length, D).requires_grad_(), normal(BATCH, length, D)
-        weights = [(normal(D, WIDTH).requires_grad_(), normal(WIDTH, D).requires_grad_())
+        x, cotangent = normal(batch, length, d).requires_grad_(), normal(batch, length, d)
+        weights = [(normal(d, WIDTH).requires_grad_(), normal(WIDTH, d).requires_grad_())
                    for _ in group]  # fmt: skip
         whole = torch.stack([region(x, *one) for one in weights]).sum(0)
         whole.backward(cotangent)
@@ -73,23 +73,28 @@ def make(n: int, draw: torch.Generator) -> Case:
             back[rank] = cotangent[:, mine].clone()
             out[rank] = whole.detach()[:, mine].clone()
     axis = "group" if n == 4 else "world"
-    piece = 8 * BATCH * per_rank * D  # bytes
+    piece = 8 * batch * per_rank * d  # bytes
     traffic = [
         Traffic(op, phase, payload, axis=axis)
         for phase in ("forward", "backward")
         for op, payload in (("all_gather", piece), ("reduce_scatter", piece * size))
     ]
     return Case(
-        n, f"{n} ranks, groups {groups}, x_shard ({BATCH}, {per_rank}, {D})",
+        n, f"{n} ranks, groups {groups}, x_shard ({batch}, {per_rank}, {d})",
         inputs, back, out, grads, traffic,
         {"group": groups} if n == 4 else {}, "group",
-        refused=[dict(x_shard=normal(BATCH, per_rank, D), w_in=normal(D, WIDTH),
-                      w_out=normal(WIDTH, D), group=None, shorter=1)],
+        refused=[dict(x_shard=normal(batch, per_rank, d), w_in=normal(d, WIDTH),
+                      w_out=normal(WIDTH, d), group=None, shorter=1)],
     )  # fmt: skip
 
 
-def on_rank(function: Callable, inputs: list[dict], *rest: object) -> dict:
-    """On a rank: the trial of notebook 01, with the region built of the weights that came."""
+def on_rank(
+    function: Callable, inputs: ranks.Handed, cotangent: ranks.Handed, *rest: object
+) -> dict:
+    """On a rank: the trial of notebook 01, with the region built of the weights that came.
+
+    inputs, cotangent: this rank's own, asked for when they are needed.
+    """
     called: list[tuple[int, ...]] = []
     came: list[tuple[torch.Tensor, torch.Tensor]] = []  # a gradient of all tokens, and its copy
 
@@ -112,7 +117,7 @@ def on_rank(function: Callable, inputs: list[dict], *rest: object) -> dict:
         with must_return():
             return function(x_shard, its_region, group)
 
-    found = trial.on_rank(answer, inputs, *rest)
+    found = trial.on_rank(answer, inputs, cotangent, *rest)
     if any(not torch.equal(grad, was) for grad, was in came):
         found["changed"].append("the gradient that came from the region")
     return {**found, REGIONS: called}
@@ -123,10 +128,13 @@ def run(function: Callable | Source, case: Case) -> SeenAround:
     done = ranks.launch(
         on_rank,
         case.ranks,
-        args=(function, case.inputs, case.cotangent, case.groups, case.axis, case.refused),
+        args=(
+            function, ranks.Later(case.inputs, "forward"), ranks.Later(case.cotangent, "backward"),
+            case.groups, case.axis, case.refused,
+        ),
         limit=trial.LIMIT,
         status=False,
-    )
+    )  # fmt: skip
     return seen_of(function, case, done.values, done.ledger, done.memory, done.output)
 
 

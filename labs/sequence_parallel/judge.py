@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import torch
@@ -60,9 +60,14 @@ _JUDGED: dict[str, Callable[[SeenAround], Verdict]] = {
 
 def judge(function: Callable | Source, seed: int) -> list[Verdict]:
     """Run the answer on three ranks and on two groups of four; of each the first failure."""
-    told: dict[str, Verdict] = {}
     draw = torch.Generator().manual_seed(seed)
-    for case in (make(n, draw) for n in WORLDS):
+    return judge_on_cases(function, (make(n, draw) for n in WORLDS))
+
+
+def judge_on_cases(function: Callable | Source, cases: Iterable[Case]) -> list[Verdict]:
+    """The same for these cases."""
+    told: dict[str, Verdict] = {}
+    for case in cases:
         try:
             seen = run(function, case)
         except ranks.RunFailed as failed:

@@ -23,7 +23,10 @@ class Hidden:
     most_grown: int = 0  # bytes by which a rank's memory may grow, seen from outside; 0: any
 
 
-_TOPICS = ("tp_linear_pair",)
+_TOPICS = (
+    "ranks_and_collectives", "tp_linear_pair", "bubble_math", "one_f_one_b", "mesh_3d",
+    "planner_widget",
+)  # fmt: skip
 
 
 def hidden_of(exercise: Exercise) -> list[Hidden]:

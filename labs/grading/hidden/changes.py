@@ -44,9 +44,10 @@ def on_rank(
             if dist.get_rank() in one:
                 mine[name] = group
     made = []
-    for given in (first, second):
-        with must_return():
-            out = function(*(given.get() | mine).values())
+    for name, handed in (("first", first), ("second", second)):
+        given = handed.get()
+        with ranks.section(name), must_return():
+            out = function(*(given | mine).values())
         if type(out) not in (torch.Tensor, torch.nn.Parameter):
             raise TypeError(f"the function returned {type(out).__name__}, not a plain tensor")
         made.append(out.detach().clone())

@@ -28,6 +28,8 @@ PRIVATE = "/run"
 # Ethernet 14, IPv4 20, TCP 20 and its time stamps 12. A large send crosses a virtual cable as one
 # packet with one head, and is counted so.
 HEADER_BYTES = 66
+SEGMENT_BYTES = 1514
+"""The most that one segment has: what is sent once more is counted in segments."""
 
 
 def address(rank: int) -> str:
@@ -96,18 +98,36 @@ def _quiet() -> None:
 
 @dataclass(frozen=True)
 class Count:
-    """Bytes and packets that a rank has sent, heads included."""
+    """Bytes and packets that a rank has sent, heads included.
+
+    again: segments that its kernel sent once more, as it does where an answer to them is late: on a
+    busy machine a rank may wait for its turn that long.
+    """
 
     bytes: int
     packets: int
+    again: int = 0
 
     def __sub__(self, before: Count) -> Count:
-        return Count(self.bytes - before.bytes, self.packets - before.packets)
+        return Count(
+            self.bytes - before.bytes, self.packets - before.packets, self.again - before.again
+        )
+
+    def __add__(self, other: Count) -> Count:
+        return Count(
+            self.bytes + other.bytes, self.packets + other.packets, self.again + other.again
+        )
 
     @property
     def payload(self) -> int:
         """Bytes without the packets' heads."""
         return max(0, self.bytes - self.packets * HEADER_BYTES)
+
+
+def sent_again(told: str) -> int:
+    """Segments that were sent once more, from the text of /proc/PID/net/snmp."""
+    names, numbers = (line.split() for line in told.splitlines() if line.startswith("Tcp:"))
+    return int(numbers[names.index("RetransSegs")])
 
 
 def read(told: str, interfaces: Sequence[str]) -> list[Count]:

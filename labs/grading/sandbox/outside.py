@@ -5,10 +5,11 @@ Everything here is the kernel's own word, read in this process. Nothing of it pa
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from labs.grading.sandbox import network
@@ -50,16 +51,24 @@ class Outside:
 class Counters:
     """The switch's counters; this machine's loopback where ranks have no network of their own."""
 
-    def __init__(self, zygote: int, apart: bool, ranks: int) -> None:
+    def __init__(self, zygote: int, apart: bool, pids: Sequence[int]) -> None:
         self._file = Path(f"/proc/{zygote}/net/dev")
-        self._interfaces = [f"v{rank}" for rank in range(ranks)] if apart else ["lo"]
+        self._interfaces = [f"v{rank}" for rank in range(len(pids))] if apart else ["lo"]
+        self._own = [Path(f"/proc/{pid}/net/snmp") for pid in (pids if apart else (zygote,))]
+        self._again = [0] * len(self._own)
 
     def read(self) -> list[network.Count]:
         """Bytes and packets so far; empty where the system does not tell."""
         try:
-            return network.read(self._file.read_text(), self._interfaces)
+            counts = network.read(self._file.read_text(), self._interfaces)
         except (OSError, KeyError):
             return []
+        for rank, file in enumerate(self._own):
+            with contextlib.suppress(OSError, ValueError):  # it has ended: as before
+                self._again[rank] = network.sent_again(file.read_text())
+        return [
+            replace(count, again=again) for count, again in zip(counts, self._again, strict=True)
+        ]
 
 
 def resident(pid: int) -> tuple[int, int]:

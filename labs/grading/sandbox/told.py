@@ -15,6 +15,12 @@ __all__ = ["clean", "is_victim", "report", "standing", "tidy"]
 
 _ROW = (int, str, str, str, str, str, int, int, (int, float), (int, float))  # labs.ranks.Row
 _MOST_ROWS = 10_000
+_EVENT = dict(
+    rank=int, section=str, op=str, axis=str, phase=str, payload_bytes=int, start=float,
+)  # fmt: skip
+"""What a call of the timeline has; besides, when it ended, and with whom it was."""
+_MOST_EVENTS = 5000
+_MOST_RANKS = 1000
 _ERROR = {"at": float, "type": str, "message": str}
 _FRAME = {"file": str, "line": int, "function": str, "text": str}
 _STACK = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
@@ -40,7 +46,36 @@ def report(frame: object, rank: int) -> dict:
         raise frames.BadFrame("an account of memory of another form")
     if not isinstance(kept, dict):
         raise frames.BadFrame("what was kept has another form")
-    return dict(value=frame.get("value"), error=error, ledger=rows, memory=memory, kept=kept)
+    timeline = _timeline(frame.get("timeline", []), rank)
+    return dict(
+        value=frame.get("value"), error=error, ledger=rows, memory=memory, kept=kept,
+        timeline=timeline,
+    )  # fmt: skip
+
+
+def _timeline(events: object, rank: int) -> list[dict]:
+    """The calls one by one, each with its own parts and no other."""
+    if not isinstance(events, list) or len(events) > _MOST_EVENTS:
+        raise frames.BadFrame("a timeline of another form")
+    if not all(_is_event(event, rank) for event in events):
+        raise frames.BadFrame("a timeline of another form")
+    return events
+
+
+def _is_event(event: object, rank: int) -> bool:
+    if not isinstance(event, dict) or event.get("rank") != rank:
+        return False
+    if set(event) - {"peer"} != {*_EVENT, "end"}:
+        return False
+    peer, end = event.get("peer", 0), event["end"]
+    return (
+        all(type(event[name]) is kind for name, kind in _EVENT.items())
+        and all(len(event[name]) <= 200 for name, kind in _EVENT.items() if kind is str)
+        and (end is None or type(end) is float)
+        and type(peer) is int
+        and 0 <= peer < _MOST_RANKS
+        and event["payload_bytes"] >= 0
+    )
 
 
 def _is_row(row: object, rank: int) -> bool:

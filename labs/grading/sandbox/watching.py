@@ -73,7 +73,7 @@ class Watching:
             for number, pid in enumerate(pids)
         ]
         self.jobs, self.later, self.bounds, self._ended = jobs, later, bounds, ended
-        self._counters = outside.Counters(zygote, apart, len(pids))
+        self._counters = outside.Counters(zygote, apart, pids)
         self._marks: list[tuple[str, list[Count]]] = []
         self._grown = [0] * len(pids)
         self._base = [0] * len(pids)
@@ -320,6 +320,7 @@ class Watching:
             run.values.append(report.get("value"))
             run.kept.append(report.get("kept") or rank.kept)
             rows += [Row(*row) for row in report.get("ledger", ())]
+            run.timeline += report.get("timeline", [])
             run.memory += report.get("memory", [])
             run.threads.append(1)
             text = rank.printed.decode("utf-8", "replace")

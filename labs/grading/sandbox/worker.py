@@ -25,6 +25,8 @@ from labs.ranks import book, elsewhere, errors, hooks, journal, on_rank, report,
 
 FOLDER = Path(root.OWN) / "run"
 """Where a shut-in rank keeps the text of the cells, as the judge knows it for tracebacks."""
+MOST_EVENTS = 5000
+"""Calls that a rank reports one by one; the account has them all."""
 
 
 class Asked:
@@ -81,7 +83,7 @@ def work(line: socket.socket, rank: int, world: int, where: str, folder: Path) -
         told["error"] = errors.told(caught)
     told.update(
         ledger=[tuple(row) for row in me.book.rows()], memory=me.memory, kept=me.kept,
-        threads=torch.get_num_threads(), ended=time.time(),
+        timeline=me.book.events[:MOST_EVENTS], threads=torch.get_num_threads(), ended=time.time(),
     )  # fmt: skip
     line.sendall(frames.pack({"report": told}))
     for stream in (sys.stdout, sys.stderr):

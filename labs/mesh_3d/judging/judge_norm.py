@@ -25,7 +25,11 @@ _NUMBER = 8
 
 def judge(function: Callable | Source, seed: int) -> list[Verdict]:
     """global_grad_norm."""
-    asked = norm.norms(seed)
+    return judge_on_norms(function, norm.norms(seed))
+
+
+def judge_on_norms(function: Callable | Source, asked: Sequence[norm.Norm]) -> list[Verdict]:
+    """The same for these norms."""
     try:
         (seen,) = rounds.run_all([function], asked, norm.one)
     except ranks.RunFailed as failed:
@@ -74,9 +78,9 @@ def _value(seen: Seen, every: list[Reference]) -> Verdict | None:
                 values = [one["norm"].double().mean().item() for one in seen.told[group]]
                 hint = hints_norm.of_value(values, every, group, member)
                 return Verdict(name, FAILED, words, hint)
-            if told["changed"]:
-                hint = hints_norm.CHANGED[told["changed"]]
-                words = f"{where}: right, but {told['changed']} were changed"
+            if changed := norm.changed(seen.round, group, member, told["after"]):
+                hint = hints_norm.CHANGED[changed]
+                words = f"{where}: right, but {changed} were changed"
                 return Verdict(name, FAILED, words, hint)
     return None
 

@@ -25,15 +25,21 @@ PROPERTIES = (SHARE, VALUES, TRAFFIC, MEMORY)
 
 def judge(function: Callable | Source, seed: int) -> list[Verdict]:
     """zero1_step."""
-    asked = step.steps(seed)
+    return judge_on_steps(function, step.steps(seed))[0]
+
+
+def judge_on_steps(
+    function: Callable | Source, asked: Sequence[Step]
+) -> tuple[list[Verdict], list[Seen]]:
+    """The verdicts on these steps, and what came back of each; nothing where the answer broke."""
     try:
         (seen,) = rounds.run_all([function], asked, step.one)
     except ranks.RunFailed as failed:
         at = rounds.broken_at(failed, asked)
-        return broke(PROPERTIES, failed, hints_broken.of_step(failed, at), str(at or ""))
+        return broke(PROPERTIES, failed, hints_broken.of_step(failed, at), str(at or "")), []
     except ValueError as refused:  # it cannot be sent to a rank
-        return not_reached(PROPERTIES, Verdict(SHARE, FAILED, str(refused)))
-    return judged(seen)
+        return not_reached(PROPERTIES, Verdict(SHARE, FAILED, str(refused))), []
+    return judged(seen), seen
 
 
 def judged(all_seen: Sequence[Seen]) -> list[Verdict]:

@@ -36,6 +36,10 @@ class Norm(Round):
     ranged: bool = False
     spoilt: int | None = None
 
+    def given(self, group: int, member: int) -> list[tuple[torch.Tensor, int]]:
+        """Gradients of one rank, and how many hold each."""
+        return made(self, group, member)
+
     @property
     def some_empty(self) -> bool:
         """Whether a rank holds no gradient."""
@@ -84,30 +88,44 @@ def made(asked: Norm, group: int, member: int | None = None) -> list[tuple[torch
 
 
 def one(
-    function, asked: Norm, group: int, member: int, process_group: dist.ProcessGroup | None  # noqa: ANN001
+    function, asked: Norm, given: list[tuple[torch.Tensor, int]], member: int,  # noqa: ANN001
+    process_group: dist.ProcessGroup | None,
 ) -> dict:  # fmt: skip
-    """On a rank: one norm. Raises TypeError for what is no scalar tensor."""
+    """On a rank: one norm. Raises TypeError for what is no scalar tensor.
+
+    after: the gradients and their holders as the answer left them, for `changed`.
+    """
     here = ranks.device()
-    held = [(grad.to(here), times) for grad, times in made(asked, group, member)]
+    held = [(grad.clone().to(here), times) for grad, times in given]
     if not held and here.type != "cpu":  # a list says nothing of the device
         held = [(torch.empty(0, device=here, dtype=asked.dtype), 1)]
     grads, holders = [grad for grad, _ in held], [times for _, times in held]
-    before, given = [grad.clone() for grad in grads], (list(grads), list(holders))
     with must_return():
         got = function(*arguments(grads, holders, group=process_group))
     if not isinstance(got, torch.Tensor):
         raise TypeError(f"the function returned {type(got).__name__}, not a scalar tensor")
-    changed = ""
-    if list(map(id, grads)) != list(map(id, given[0])) or not all(map(_same, grads, before)):
-        changed = "grads"
-    elif holders != given[1]:
-        changed = "holders"
-    return dict(norm=got.detach().clone(), changed=changed)
+    if not all(isinstance(grad, torch.Tensor) for grad in grads):
+        grads = None
+    after = dict(grads=grads, holders=holders)
+    return dict(norm=got.detach().clone(), after=after)
+
+
+def changed(asked: Norm, group: int, member: int, after: dict) -> str:
+    """What of a rank's arguments an answer has changed: "grads", "holders" or ""."""
+    given, grads = made(asked, group, member), after["grads"]
+    if not given and grads and not grads[0].numel():  # what stands in for none, on a GPU
+        return ""
+    before = [grad for grad, _ in given]
+    if grads is None or len(grads) != len(before) or not all(map(_same, grads, before)):
+        return "grads"
+    return "" if after["holders"] == [times for _, times in given] else "holders"
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Equal number by number; a NaN stands where one stood."""
-    return one.shape == other.shape and bool(((one == other) | (one.isnan() & other.isnan())).all())
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    return bool(((one == other) | (one.isnan() & other.isnan())).all())
 
 
 class Reference:

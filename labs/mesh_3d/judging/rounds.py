@@ -1,14 +1,15 @@
 """Rounds of a check on real ranks: one call of the answer on each rank of some groups.
 
 All rounds of a check share one launch of four ranks: the world, two groups side by side, as the
-data-parallel groups of a mesh are, three ranks, one. What is handed in is made on each rank from
-the seed; the kernel makes the same to know what must come back, which never goes to a rank.
+data-parallel groups of a mesh are, three ranks, one. A rank is handed its own inputs when a round
+begins, and no seed: nothing of another's can be found there, nor what must come back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -50,6 +51,15 @@ class Round:
         """Of one group."""
         return len(self.groups[0])
 
+    @property
+    def hidden(self) -> dict[str, Any]:
+        """What no rank is told of a round besides its seed: the fields as they go there."""
+        return {}
+
+    def given(self, group: int, member: int) -> Any:
+        """What one rank is handed: tensors of its own."""
+        raise NotImplementedError
+
     def __str__(self) -> str:
         listed = " and ".join(f"{{{', '.join(map(str, group))}}}" for group in self.groups)
         n = f"{self.ranks} rank{'s' * (self.ranks > 1)}"
@@ -57,8 +67,8 @@ class Round:
         return f"{self.name}, {where}, {str(self.dtype).removeprefix('torch.')}"
 
 
-One = Callable[[Callable, Round, int, int, dist.ProcessGroup | None], dict]
-"""(answer, round, number of the group, place in it, group) -> what a rank tells of one round."""
+One = Callable[[Callable, Round, Any, int, dist.ProcessGroup | None], dict]
+"""(answer, round, what it is handed, place in the group, group) -> what a rank tells of it."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +90,13 @@ class Seen:
         return self.ledger.ideal_bytes(rank=self.round.groups[group][member])
 
 
-def on_rank(functions: Sequence[Callable], asked: Sequence[Round], one: One) -> list[list[dict]]:
-    """On a rank: of each function, each round in which this rank has a place."""
+def on_rank(
+    functions: Sequence[Callable], asked: Sequence[Round], one: One, *handed: ranks.Handed
+) -> list[list[dict]]:
+    """On a rank: of each function, each round in which this rank has a place.
+
+    handed: by round, what this rank gets, asked for when the round begins; None where it has none.
+    """
     made: dict[tuple[int, ...], dist.ProcessGroup | None] = {}
     for members in dict.fromkeys(group for round_ in asked for group in round_.groups):
         whole = len(members) == dist.get_world_size()
@@ -94,13 +109,14 @@ def on_rank(functions: Sequence[Callable], asked: Sequence[Round], one: One) -> 
             with ranks.section("between rounds"):
                 dist.barrier()
             ranks.keep(ROUND, number)
+            given = handed[number].get()
             at = next((at for at, group in enumerate(round_.groups) if me in group), None)
             if at is None:
                 found[-1].append({})
                 continue
             members = round_.groups[at]
             with ranks.section(f"{label} {round_.section}"):
-                told = one(function, round_, at, members.index(me), made[members])
+                told = one(function, round_, given, members.index(me), made[members])
             found[-1].append(told)
     return found
 
@@ -112,20 +128,32 @@ def run_all(
     limit: float = LIMIT,
 ) -> list[list[Seen]]:
     """Answers in one launch, one after the other. If one breaks, all are lost: RunFailed."""
-    args = (list(functions), list(asked), one)
-    done = ranks.launch(on_rank, WORLD, args=args, limit=limit, status=False)
+    told = [replace(round_, seed=number, **round_.hidden) for number, round_ in enumerate(asked)]
+    sections = [round_.section for round_ in told]
+    world = max(WORLD, *(rank + 1 for one_ in asked for group in one_.groups for rank in group))
+    handed = [
+        ranks.Later([_handed(round_, rank) for rank in range(world)], f"0 {section}")
+        for round_, section in zip(asked, sections, strict=True)
+    ]
+    args = (list(functions), told, one, *handed)
+    done = ranks.launch(on_rank, world, args=args, limit=limit, status=False)
     return [
         [
             Seen(
                 round_,
                 [[done.values[rank][label][number] for rank in group] for group in round_.groups],
-                done.ledger.where(section=f"{label} {round_.section}"),
+                done.ledger.where(section=f"{label} {sections[number]}"),
                 done.output,
             )
             for number, round_ in enumerate(asked)
         ]
         for label in range(len(functions))
     ]
+
+
+def _handed(asked: Round, rank: int) -> Any:
+    places = [(at, group.index(rank)) for at, group in enumerate(asked.groups) if rank in group]
+    return asked.given(*places[0]) if places else None
 
 
 def broken_at(failed: ranks.RunFailed, asked: Sequence[Round]) -> Round | None:

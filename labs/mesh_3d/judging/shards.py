@@ -58,15 +58,17 @@ def models(seed: int) -> list[tuple[Shape, dict[str, int]]]:
     ]
 
 
-def asked_shards(seed: int) -> list[Asked]:
+def asked_shards(seed: int, chosen: Sequence[tuple[Shape, dict[str, int]]] = ()) -> list[Asked]:
     """(name, shape, layers, at, sizes): every parameter on each tensor-parallel rank of its stage.
+
+    chosen: models and meshes; without them those of the check.
 
     On the stages that lack a layer, one of its parameters and the first rank. The place on the
     other axes is drawn: it changes nothing.
     """
     draw = random.Random(seed + 4)
     found = []
-    for model, sizes in models(seed):
+    for model, sizes in chosen or models(seed):
         for (name, shape), pp, tp in product(
             parameters(model).items(), range(sizes["pp"]), range(sizes["tp"])
         ):

@@ -20,11 +20,15 @@ from labs.staying import must_return
 
 @dataclass(frozen=True)
 class Step(Round):
-    """share: numbers of one rank's share; together: all ranks of the world meet in `update`."""
+    """share: numbers of one rank's share; together: all ranks of the world meet in `update`.
+
+    moved: the share in which the first rank's gradients are larger by 1; None: in none
+    """
 
     share: int = 3
     together: bool = False
     traced: bool = False
+    moved: int | None = None
 
     @property
     def size(self) -> int:
@@ -34,6 +38,15 @@ class Step(Round):
     @property
     def bytes(self) -> int:
         return self.size * self.dtype.itemsize
+
+    @property
+    def hidden(self) -> dict[str, None]:
+        """Where gradients are others is no rank's business."""
+        return dict(moved=None)
+
+    def given(self, group: int, member: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Weights and gradients of one rank."""
+        return made(self, group, member)
 
 
 def steps(seed: int) -> list[Step]:
@@ -59,7 +72,10 @@ def made(step: Step, group: int, member: int) -> tuple[torch.Tensor, torch.Tenso
         draw = torch.Generator().manual_seed((step.seed * 8 + group) * 8 + number)
         return torch.randn(step.size, generator=draw, dtype=torch.float64).to(step.dtype)
 
-    return drawn(7), drawn(member)
+    grads = drawn(member)
+    if step.moved is not None and not member:
+        grads[step.moved * step.share : (step.moved + 1) * step.share] += 1
+    return drawn(7), grads
 
 
 def changed(share: torch.Tensor, grad: torch.Tensor, member: int) -> torch.Tensor:
@@ -68,10 +84,11 @@ def changed(share: torch.Tensor, grad: torch.Tensor, member: int) -> torch.Tenso
 
 
 def one(
-    function, step: Step, group: int, member: int, process_group: dist.ProcessGroup | None  # noqa: ANN001
+    function, step: Step, given: tuple[torch.Tensor, torch.Tensor], member: int,  # noqa: ANN001
+    process_group: dist.ProcessGroup | None,
 ) -> dict:  # fmt: skip
     """On a rank: one step. Weights are read through a view that was there before."""
-    weights, grads = (x.to(ranks.device()) for x in made(step, group, member))
+    weights, grads = (x.clone().to(ranks.device()) for x in given)
     view, calls = weights[:], []
     held = Held([weights, grads]) if step.traced else None
 

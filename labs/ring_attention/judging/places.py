@@ -7,7 +7,7 @@ by token.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -52,7 +52,7 @@ def mask_cases(seed: int) -> list[tuple[str, list[int], list[int]]]:
 
 
 def masks_on_rank(function: Callable, given: list[tuple[str, list[int], list[int]]]) -> list:
-    """On a rank: (rows, type, whether an argument was changed) of each mask.
+    """On a rank: (rows, shape, type, the places as they were left) of each mask.
 
     Raises TypeError for what is no tensor.
     """
@@ -64,14 +64,20 @@ def masks_on_rank(function: Callable, given: list[tuple[str, list[int], list[int
             mask = function(q, k)
         if not isinstance(mask, torch.Tensor):
             raise TypeError(f"the function returned {type(mask).__name__}, not a tensor")
-        changed = q.tolist() != queries or k.tolist() != keys
-        found.append((mask.tolist(), list(mask.shape), str(mask.dtype), changed))
+        after = [q.tolist(), k.tolist()]
+        found.append((mask.tolist(), list(mask.shape), str(mask.dtype), after))
     return found
 
 
 def judge_mask(function: Callable | Source, seed: int) -> list[Verdict]:
     """causal_block_mask: every pair of a query and a key."""
-    asked = mask_cases(seed)
+    return judge_masks(function, mask_cases(seed))
+
+
+def judge_masks(
+    function: Callable | Source, asked: list[tuple[str, list[int], list[int]]]
+) -> list[Verdict]:
+    """The same for these blocks."""
     try:
         run = ranks.launch(masks_on_rank, 1, args=(function, asked), limit=_LIMIT, status=False)
     except ranks.RunFailed as failed:
@@ -84,7 +90,7 @@ def judge_mask(function: Callable | Source, seed: int) -> list[Verdict]:
 
 def judged_masks(asked: list, found: list, output: str) -> list[Verdict]:
     """The verdict on the masks that came back: the first wrong one."""
-    for (label, queries, keys), (rows, shape, kind, changed) in zip(asked, found, strict=True):
+    for (label, queries, keys), (rows, shape, kind, after) in zip(asked, found, strict=True):
         want = [[k <= q for k in keys] for q in queries]
         if shape != [len(queries), len(keys)]:
             told = f"{label}: shape {tuple(shape)}, expected {(len(queries), len(keys))}"
@@ -93,7 +99,7 @@ def judged_masks(asked: list, found: list, output: str) -> list[Verdict]:
             told = _first_wrong(label, queries, keys, rows, want, kind)
             hint = _mask_hint(queries, keys, rows, want, kind)
             return [Verdict(VALUES, FAILED, told, hint, output)]
-        if changed:
+        if after != [queries, keys]:
             told = f"{label}: right, but the places were changed in place"
             return [Verdict(VALUES, FAILED, told, "work on copies", output)]
     return [Verdict(VALUES, PASSED, f"{len(asked)} blocks, every pair", output=output)]
@@ -194,10 +200,16 @@ def _zigzag_label(rank: int, c: int, length: int) -> str:
 
 def judge_zigzag(function: Callable | Source, seed: int) -> list[Verdict]:
     """zigzag_positions: every place of every rank, and lengths that cannot be shared."""
-    asked = zigzag_cases(seed)
+    return judge_shares(function, zigzag_cases(seed), REFUSED)
+
+
+def judge_shares(
+    function: Callable | Source, asked: list[tuple[int, int]], refused_: Sequence[tuple[int, int]]
+) -> list[Verdict]:
+    """The same for these (ranks, length), and for those that are to be refused."""
     try:
         run = ranks.launch(
-            zigzag_on_rank, 1, args=(function, asked, list(REFUSED)), limit=_LIMIT, status=False
+            zigzag_on_rank, 1, args=(function, asked, list(refused_)), limit=_LIMIT, status=False
         )
     except ranks.RunFailed as failed:
         made = failed.run.kept[0].get(_KEPT, []) if failed.run.kept else []
@@ -205,14 +217,16 @@ def judge_zigzag(function: Callable | Source, seed: int) -> list[Verdict]:
         return not_reached(ZIGZAG, wrong) if wrong else broke(ZIGZAG, failed, "", _at(failed))
     except ValueError as refused:
         return not_reached(ZIGZAG, Verdict(PLACES, FAILED, str(refused)))
-    return judged_zigzag(asked, run.values[0])
+    return judged_zigzag(asked, run.values[0], refused_)
 
 
-def judged_zigzag(asked: list[tuple[int, int]], told: dict) -> list[Verdict]:
+def judged_zigzag(
+    asked: list[tuple[int, int]], told: dict, refused: Sequence[tuple[int, int]] = REFUSED
+) -> list[Verdict]:
     """The verdicts on the places, and on the refusals."""
     wrong = next(filter(None, map(_wrong_places, told["made"])), None)
     first = wrong or Verdict(PLACES, PASSED, f"{len(asked)} sequences, every rank of each")
-    return [first, _refusals(told["refused"])]
+    return [first, _refusals(told["refused"], refused)]
 
 
 def _right_places(rank: int, c: int, length: int) -> list[int]:
@@ -264,8 +278,8 @@ def _zigzag_hint(rank: int, c: int, length: int, got: list[int], want: list[int]
     return "rank r holds chunks r and 2*ranks-1-r, of length/(2*ranks) tokens each"
 
 
-def _refusals(told: list[str]) -> Verdict:
-    every = [(rank, c, length) for c, length in REFUSED for rank in range(c)]
+def _refusals(told: list[str], refused: Sequence[tuple[int, int]]) -> Verdict:
+    every = [(rank, c, length) for c, length in refused for rank in range(c)]
     for (rank, c, length), made in zip(every, told, strict=True):
         asked = f"{length} tokens, {c} {'rank' if c == 1 else 'ranks'}"
         asked += f", asked for rank {rank}" if rank else ""
@@ -283,7 +297,7 @@ def _refusals(told: list[str]) -> Verdict:
         if str(length) not in made or not {str(c), str(2 * c)} & set(_numbers(made)):
             hint = "a refusal says the numbers: the length, and how many ranks or chunks"
             return Verdict(REFUSAL, FAILED, f"{asked}: the message is {made!r}", hint)
-    return Verdict(REFUSAL, PASSED, f"{REFUSED[0][1]} tokens on {REFUSED[0][0]} ranks")
+    return Verdict(REFUSAL, PASSED, f"{refused[0][1]} tokens on {refused[0][0]} ranks")
 
 
 def _numbers(text: str) -> list[str]:

@@ -31,20 +31,28 @@ PROPERTIES = {"ring_forward": (*FORWARD, *_REST), "ring_backward": (*BACKWARD, *
 
 def judge_ring(name: str) -> Callable[[Callable | Source, int], list[Verdict]]:
     """The judge of ring_forward or of ring_backward."""
+    backward = name == "ring_backward"
+    return lambda function, seed: judge_on_jobs(name, function, ring_jobs(seed, backward))
+
+
+def judge_on_jobs(name: str, function: Callable | Source, jobs: list[trial.Job]) -> list[Verdict]:
+    """The verdicts on an answer to `name` in these jobs."""
+    return seen_on_jobs(name, function, jobs)[0]
+
+
+def seen_on_jobs(
+    name: str, function: Callable | Source, jobs: list[trial.Job]
+) -> tuple[list[Verdict], list[Seen]]:
+    """The same, and what came back of each job; nothing where the answer broke."""
     properties, backward = PROPERTIES[name], name == "ring_backward"
-
-    def judge(function: Callable | Source, seed: int) -> list[Verdict]:
-        jobs = ring_jobs(seed, backward)
-        references, given = referred(jobs, backward)
-        try:
-            all_seen = trial.run(function, jobs, given)
-        except ranks.RunFailed as failed:
-            return _broke(properties, failed, jobs)
-        except ValueError as refused:  # it cannot be sent to a rank
-            return not_reached(properties, Verdict(properties[0], FAILED, str(refused)))
-        return judged(name, all_seen, references)
-
-    return judge
+    references, given = referred(jobs, backward)
+    try:
+        all_seen = trial.run(function, jobs, given)
+    except ranks.RunFailed as failed:
+        return _broke(properties, failed, jobs), []
+    except ValueError as refused:  # it cannot be sent to a rank
+        return not_reached(properties, Verdict(properties[0], FAILED, str(refused))), []
+    return judged(name, all_seen, references), all_seen
 
 
 def judged(name: str, all_seen: list[Seen], references: list[list[Reference]]) -> list[Verdict]:

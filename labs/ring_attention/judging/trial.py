@@ -1,15 +1,20 @@
 """One trial of ring_forward or ring_backward: rings of real ranks, and a record of what they did.
 
-Every ring of a job has its own tokens, made on each rank from the seed; the kernel makes the same
-ones to know what must come back (trial_reference.py), and what is expected never goes to a rank.
-`attend` is handed in by the judge, and keeps a record (trial_record.py).
+Every ring of a job has its own tokens. A rank makes its own from a seed that it gets when the job
+begins, and finds no other's; the kernel makes all of them to know what must come back
+(trial_reference.py). `attend` is handed in by the judge, and keeps a record (trial_record.py).
+
+That record, what is on its way and the largest allocation are the rank's own word. It can name no
+token that it has not received, the bytes are held against counters outside, and the grader looks at
+the order of events from there (labs/grading/hidden/ring_attention.py).
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.distributed as dist
@@ -20,6 +25,7 @@ from labs.ranks.ship import Source
 from labs.ranks_and_collectives.in_flight import watched
 from labs.ring_attention.judging.trial_record import Record, watch_contents
 from labs.staying import must_return
+from labs.untouched import digest
 
 LIMIT = 20.0
 """Seconds a launch may take: a cell ends within 30 s, whatever the answer does.
@@ -42,6 +48,7 @@ class Job:
     q_places, k_places  (c, n): row r of rank r of the ring
     plain   attend is a stand-in that costs nothing: for blocks of megabytes
     slow    the group rank that sleeps in attend; None: nobody
+    last    what the last member's tokens are drawn from, where only they are to be others
     traced  allocations are traced
     """
 
@@ -59,6 +66,7 @@ class Job:
     plain: bool = False
     slow: int | None = None
     traced: bool = False
+    last: int | None = None
 
     @property
     def section(self) -> str:
@@ -87,9 +95,36 @@ class Job:
         return f"{self.name}, {where}, {self.heads} query heads, {self.kv_heads} KV heads, {kind}"
 
 
+@dataclass(frozen=True)
+class Own:
+    """What one rank gets of a job, and no other rank."""
+
+    seed: int
+    q_places: torch.Tensor
+    results: dict[str, torch.Tensor] | None = None  # out and lse, for a backward pass
+
+    @property
+    def plain(self) -> tuple:
+        """Its parts, as they are handed over."""
+        return self.seed, self.q_places, self.results
+
+
+def own_seed(job: Job, ring: int, member: int) -> int:
+    """The seed of one rank, from which nobody finds that of another."""
+    changed = job.last is not None and member == job.ranks - 1
+    seed = job.last if changed else job.seed
+    told = hashlib.sha256(f"{seed} {ring} {member}".encode()).digest()
+    return int.from_bytes(told[:8], "big") >> 1
+
+
 def made(job: Job, ring: int, member: int) -> dict[str, torch.Tensor]:
     """q, k, v and the gradient of out of one rank: N(0, 1), but for the size of q."""
-    draw = torch.Generator().manual_seed((job.seed * 8 + ring) * 8 + member)
+    return made_by(job, own_seed(job, ring, member))
+
+
+def made_by(job: Job, seed: int) -> dict[str, torch.Tensor]:
+    """The same from the rank's own seed."""
+    draw = torch.Generator().manual_seed(seed)
     shapes = dict(q=job.heads, k=job.kv_heads, v=job.kv_heads, d_out=job.heads)
     found = {
         name: torch.randn(job.batch, n, job.tokens, job.width, generator=draw, dtype=torch.float64)
@@ -99,66 +134,66 @@ def made(job: Job, ring: int, member: int) -> dict[str, torch.Tensor]:
     return {name: tensor.to(job.dtype) for name, tensor in found.items()}
 
 
-def on_rank(
-    functions: list[Callable], jobs: list[Job], given: list[list[list[dict]]]
-) -> list[list[dict]]:
+def on_rank(functions: list[Callable], jobs: list[Job], *handed: ranks.Handed) -> list[list[dict]]:
     """On a rank: of each function, each job in which this rank has a place.
 
-    given: by job, ring and member, out and lse for a backward pass; empty: a forward pass.
+    handed: by job, the parts of this rank's Own, asked for when it begins; None: it has no place.
     """
     groups: Groups = {}
     for members in dict.fromkeys(ring for job in jobs for ring in job.rings):
         whole = len(members) == dist.get_world_size()
         groups[members] = None if whole else dist.new_group(list(members))
     return [
-        _jobs(function, number, jobs, given, groups) for number, function in enumerate(functions)
+        _jobs(function, number, jobs, handed, groups) for number, function in enumerate(functions)
     ]
 
 
 def _jobs(
-    function: Callable, label: int, jobs: list[Job], given: list[list[list[dict]]], groups: Groups
-) -> list[dict]:
+    function: Callable, label: int, jobs: list[Job], handed: tuple[ranks.Handed, ...],
+    groups: Groups,
+) -> list[dict]:  # fmt: skip
     """All jobs of one function. label: what its sections in the ledger begin with."""
     me, found = dist.get_rank(), []
     for number, job in enumerate(jobs):
-        at = next((at for at, ring in enumerate(job.rings) if me in ring), None)
-        if at is None:
+        own = handed[number].get()
+        if own is None:
             found.append({})
             continue
         ranks.keep(JOB, number)
-        ring = job.rings[at]
-        results = given[number][at][ring.index(me)] if given else None
+        ring = next(ring for ring in job.rings if me in ring)
         with ranks.section(f"{label} {job.section}", timeline=True):
-            found.append(_one(function, job, at, ring.index(me), groups[ring], results))
+            found.append(_one(function, job, Own(*own), ring.index(me), groups[ring]))
     return found
 
 
 def _one(
-    function: Callable, job: Job, ring: int, member: int, group: dist.ProcessGroup | None,
-    results: dict | None,
-) -> dict:  # fmt: skip
+    function: Callable, job: Job, own: Own, member: int, group: dist.ProcessGroup | None
+) -> dict:
     """One job on this rank."""
-    tensors = made(job, ring, member)
-    names = FORWARD if results is None else BACKWARD
-    inputs = {name: tensors[name] for name in "qkv"}
-    if results is not None:
-        inputs = dict(d_out=tensors["d_out"], **inputs, **results)
-    inputs |= dict(q_places=job.q_places[member], k_places=job.k_places)
-    inputs = {name: x.clone().to(ranks.device()) for name, x in inputs.items()}
-    before = {name: x.clone() for name, x in inputs.items()}
+    names = FORWARD if own.results is None else BACKWARD
+    inputs = {name: x.clone().to(ranks.device()) for name, x in _inputs(job, own).items()}
     tracing = ranks.allocations(job.name) if job.traced else contextlib.nullcontext()
     with tracing as traced, watched() as log, must_return():
         watch_contents(log)
         record = Record(job.heads, job.kv_heads, log, asleep=job.slow == member)
-        one_block = record.one_block(results is not None, job.plain)
+        one_block = record.one_block(own.results is not None, job.plain)
         arguments = (*inputs.values(), one_block)
         returned = function(*arguments) if group is None else function(*arguments, group)
     told = dict(
         calls=record.calls, faults=log.faults, largest=traced.largest_bytes if traced else 0,
         widest=max((flight.tensor.element_size() for flight in log.flights), default=0),
-        changed=[name for name, was in before.items() if not torch.equal(was, inputs[name])],
+        after={name: digest(x) for name, x in inputs.items()},
     )  # fmt: skip
     return {**told, **_plain(returned, names)}
+
+
+def _inputs(job: Job, own: Own) -> dict[str, torch.Tensor]:
+    """The tensors that the answer is given, in the order of its arguments."""
+    tensors = made_by(job, own.seed)
+    inputs = {name: tensors[name] for name in "qkv"}
+    if own.results is not None:
+        inputs = dict(d_out=tensors["d_out"], **inputs, **own.results)
+    return inputs | dict(q_places=own.q_places, k_places=job.k_places)
 
 
 def _plain(returned: object, names: Names) -> dict[str, torch.Tensor]:
@@ -201,8 +236,16 @@ def run_all(
 ) -> list[list[Seen]]:  # fmt: skip
     """Several answers in one launch, one after the other; if one breaks, all are lost."""
     world = max(rank for job in jobs for ring in job.rings for rank in ring) + 1
+    nowhere = torch.empty(0)
+    told_jobs = [replace(job, seed=n, last=None, q_places=nowhere) for n, job in enumerate(jobs)]
+    own = [[_own(job, rank, results) for rank in range(world)]
+           for job, results in zip(jobs, given or [None] * len(jobs), strict=True)]  # fmt: skip
+    handed = [
+        ranks.Later([one and one.plain for one in by_rank], f"0 {job.section}")
+        for job, by_rank in zip(told_jobs, own, strict=True)
+    ]
     done = ranks.launch(
-        on_rank, world, args=(functions, jobs, given or []), limit=limit, status=False
+        on_rank, world, args=(functions, told_jobs, *handed), limit=limit, status=False
     )
     rows: dict[str, list[Row]] = {}
     for row in done.ledger.rows:
@@ -216,12 +259,31 @@ def run_all(
         [
             Seen(
                 job,
-                [[done.values[rank][label][number] for rank in ring] for ring in job.rings],
-                Ledger(rows.get(f"{label} {job.section}", ())),
-                peers.get(f"{label} {job.section}", {}),
+                [
+                    [_told(job, done.values[r][label][number], own[number][r]) for r in ring]
+                    for ring in job.rings
+                ],
+                Ledger(rows.get(f"{label} {told_jobs[number].section}", ())),
+                peers.get(f"{label} {told_jobs[number].section}", {}),
                 done.output,
             )
             for number, job in enumerate(jobs)
         ]
         for label in range(len(functions))
     ]
+
+
+def _own(job: Job, rank: int, results: list[list[dict]] | None) -> Own | None:
+    """What one rank of the world gets of a job; None where it has no place in it."""
+    for number, ring in enumerate(job.rings):
+        if rank in ring:
+            member = ring.index(rank)
+            given = results[number][member] if results else None
+            return Own(own_seed(job, number, member), job.q_places[member], given)
+    return None
+
+
+def _told(job: Job, told: dict, own: Own) -> dict:
+    """What a rank reported, with the names of the inputs that are no longer what they were."""
+    before = {name: digest(x) for name, x in _inputs(job, own).items()}
+    return {**told, "changed": [n for n, was in before.items() if told["after"].get(n) != was]}
