@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
 from labs.grading.sandbox import probe
-from labs.grading.sandbox.launcher import Sandbox
+from labs.grading.sandbox.launcher import Sandbox, sweep
 from labs.ranks.ship import Cell, Source
 
 pytestmark = [pytest.mark.ranks, pytest.mark.namespace]
@@ -72,6 +74,7 @@ def test_a_killed_judge_leaves_no_rank() -> None:
         judge.kill()
         judge.wait()
         _until(f"{ranks} outlive the judge", 10, lambda: not any(map(_lives, ranks)))
+        _its_folder_is_swept()
     finally:
         judge.kill()
         judge.wait()
@@ -79,6 +82,21 @@ def test_a_killed_judge_leaves_no_rank() -> None:
         for pid in ranks:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def _its_folder_is_swept() -> None:
+    """By the next judge: not as long as it might be about to be locked."""
+    [folder] = Path(tempfile.gettempdir()).glob("labs-grade-*")
+    sweep()
+    assert folder.exists()
+    os.utime(folder, (0, 0))
+    held = os.open(folder, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    sweep()
+    assert folder.exists()
+    os.close(held)
+    sweep()
+    assert not folder.exists()
 
 
 if __name__ == "__main__":
