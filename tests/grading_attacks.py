@@ -20,8 +20,9 @@ from labs.grading.sandbox.limits import MIB, Limits
 from labs.ranks import processes
 from tests import attacks
 
-LIMITS = Limits(wall_seconds=5.0, idle_seconds=1.5, resident_bytes=400 * MIB, printed_bytes=MIB)
+LIMITS = Limits(wall_seconds=5.0, idle_seconds=1.5, resident_bytes=640 * MIB, printed_bytes=MIB)
 CANARY = "labs-attack-canary"
+TOKENS = ("HF_TOKEN", "JUPYTERHUB_API_TOKEN")
 SECRET = b"\x07" * 32
 MARK = "labs-attack"
 _WRITABLE = ("/tmp", "/dev/shm", "/var/tmp", "/run", "/root", "/home")
@@ -83,10 +84,16 @@ class Field:
             one.listen()
         for one in (self._tcp, self._udp, self._unix, self._path):
             one.setblocking(False)
+        self._before = {name: os.environ.get(name) for name in TOKENS}
+        os.environ.update(dict.fromkeys(TOKENS, CANARY))
         self.sandbox, self.reason = strongest([str(self.folder)])
 
     def close(self) -> None:
         """End the sandbox, stop listening."""
+        for name, value in self._before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
         if self.sandbox:
             self.sandbox.close()
         for one in (self._tcp, self._udp, self._unix, self._path):
@@ -126,7 +133,7 @@ class Field:
 
     def _processes(self) -> list[int]:
         """Below the zygote, or in one of its networks: also what has another parent by now."""
-        zygote = self.sandbox._process.pid
+        zygote = self.sandbox.zygote
         return sorted({*processes.descendants(zygote), *_in_networks(zygote)})
 
 

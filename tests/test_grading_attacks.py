@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from labs.grading.records import PASS
+from labs.grading.sandbox import probe
 from tests import attacks
 from tests import grading_attacks as support
 
@@ -36,6 +37,7 @@ def test_an_attack_gets_nothing_and_leaves_nothing(
     grade, seconds = support.timed(field, attack)
     said = f"{grade.state}: {grade.told}\n{grade.printed}\n{grade.notes}\n{grade.properties}"
     assert "GOT" not in grade.told, said
+    assert support.CANARY not in str(grade)
     assert grade.state in attack.states, said
     assert attack.told in grade.told, said
     points = {one.name: one.points for one in grade.properties}
@@ -45,5 +47,9 @@ def test_an_attack_gets_nothing_and_leaves_nothing(
     assert field.connections() == []
     assert field.left() == []
     assert seconds < _SECONDS
-    after = field.grade(support.honest())
-    assert (after.state, after.points) == (PASS, 3.0), after
+    assert probe.works(field.sandbox) == ""  # the next ranks meet, and are counted
+
+
+def test_after_all_attacks_an_honest_answer_passes(field: support.Field) -> None:
+    grade = field.grade(support.honest())
+    assert (grade.state, grade.points, grade.notes) == (PASS, 3.0, ())

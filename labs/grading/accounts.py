@@ -20,6 +20,7 @@ from labs.ranks.ledger import Row
 _A_CALL = 640  # bytes, for each call and each other rank
 _A_PHASE = 2048  # bytes: a group that is made, a barrier
 _SHARE = 0.02
+_MOST_AGAIN = 8
 _JUDGED = frozenset(("forward", "backward"))
 _MOST_CALLS = 16  # of one line, in a phase whose calls an exercise counts
 # Heads are taken off the counted bytes, and those of a small datagram are smaller than what is
@@ -82,7 +83,9 @@ def _account(launched: Launched, phase: str, place: int, count: Count) -> Accoun
     told = sum(on_wire(row, outside.ranks) for row in mine)
     calls = sum(_calls(row, phase) for row in mine)
     ranks, others = 1 if outside.apart else outside.ranks, outside.ranks - 1
-    again = count.again * SEGMENT_BYTES  # as often as the kernel says, it was sent twice
+    # As often as the kernel says, a segment was sent twice: of what was told, and a few besides. A
+    # rank can have its kernel send within itself again as often as it likes.
+    again = min(count.again * SEGMENT_BYTES, told + _MOST_AGAIN * SEGMENT_BYTES)
     most = told * (1 + _SHARE) + calls * _A_CALL * others + _A_PHASE * ranks + again
     heads = 2 * told / _SEGMENT + calls * _PACKETS_A_CALL * others + _PACKETS_A_PHASE * ranks
     counted = count.bytes - HEADER_BYTES * min(count.packets, int(heads))
