@@ -94,6 +94,8 @@ def _judge(asked: Asked, sandbox: Sandbox, secret: bytes) -> _Judged:
         if any(one.state for one in sandbox.launched):
             return judged
         for case in hidden_of(asked.exercise):
+            if case.after and not _held(judged.public, case.after):
+                continue
             number = seed(secret, student, name, asked.round, case.label)
             before = len(sandbox.launched)
             _add(judged, case.judge(asked.source, number))
@@ -102,6 +104,10 @@ def _judge(asked: Asked, sandbox: Sandbox, secret: bytes) -> _Judged:
                 judged.of_hidden = True
                 break
     return judged
+
+
+def _held(verdicts: Sequence[Verdict], name: str) -> bool:
+    return any(verdict.name == name and verdict.state == PASSED for verdict in verdicts)
 
 
 def _memory(exercise: Exercise, case: Hidden, launched: Sequence[Launched]) -> list[Verdict]:
