@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import inspect
 import os
+import subprocess
+import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -319,3 +321,32 @@ def test_a_zygote_holds_no_name_of_an_answer():
     file = Path(probe.__file__).with_name("zygote.py")
     names = [n.value for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.Constant)]
     assert not any(isinstance(name, str) and "solutions" in name for name in names)
+
+
+def test_an_ordinary_user_shuts_ranks_in_as_well():
+    """Without root it takes user namespaces: the same probe, as somebody else."""
+    if os.geteuid() != 0:
+        pytest.skip("the other tests here are run by an ordinary user already")
+    course = Path(__file__).resolve().parents[1]
+    if not all(folder.stat().st_mode & 0o001 for folder in (course, *course.parents)):
+        pytest.skip("the course lies in a folder that only root may enter")
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from labs.grading.sandbox import probe\n"
+        "from labs.grading.sandbox.launcher import Sandbox\n"
+        "made = Sandbox('namespaces')\n"
+        "try:\n    print(repr(probe.works(made)))\n"
+        "finally:\n    made.close()\n"
+    )
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", str(course / "tests" / "grading_as_user.sh"), sys.executable,
+         "-c", code, str(course)],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    refused = ("Operation not permitted", "No space left", "Permission denied")
+    if done.returncode == 0 and done.stdout.strip() == "''":
+        return
+    said = done.stdout + done.stderr
+    if "unshare: " in said and any(word in said for word in refused):
+        pytest.skip(f"this system gives an ordinary user no namespaces: {said[-200:]}")
+    raise AssertionError(said[-2000:])
