@@ -15,6 +15,8 @@ from labs.grading.sandbox.launcher import Launched
 _A_CALL = 640  # bytes, for each call and each other rank
 _A_PHASE = 2048  # bytes: a group that is made, a barrier
 _SHARE = 0.02
+_IN_PARTS = ("reduce_scatter",)
+"""What gloo makes of a list of tensors in as many rounds as there are ranks, each with its heads."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ def _account(launched: Launched, phase: str, place: int, counted: int, again: in
         if phase in ("", row.phase, row.section) and (row.rank == place or not outside.apart)
     ]  # fmt: skip
     told = sum(row.wire_bytes for row in mine)
-    calls = sum(row.count for row in mine)
+    calls = sum(row.count * (outside.ranks if row.op in _IN_PARTS else 1) for row in mine)
     ranks = 1 if outside.apart else outside.ranks
     most = told * (1 + _SHARE) + calls * _A_CALL * (outside.ranks - 1) + _A_PHASE * ranks + again
     who = f"rank {place}" if outside.apart else "all ranks"
