@@ -28,6 +28,8 @@ _MOST_CALLS = 16  # of one line, in a phase whose calls an exercise counts
 # segment and its acknowledgement, and some for each call.
 _SEGMENT = 512  # bytes
 _PACKETS_A_CALL, _PACKETS_A_PHASE = 24, 64
+_IN_PARTS = ("reduce_scatter",)
+"""What gloo makes of a list of tensors in as many rounds as there are ranks, each with its heads."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def _account(launched: Launched, phase: str, place: int, count: Count) -> Accoun
         if phase in ("", row.phase, row.section) and (row.rank == place or not outside.apart)
     ]  # fmt: skip
     told = sum(on_wire(row, outside.ranks) for row in mine)
-    calls = sum(_calls(row, phase) for row in mine)
+    calls = sum(_calls(row, phase, outside.ranks) for row in mine)
     ranks, others = 1 if outside.apart else outside.ranks, outside.ranks - 1
     # As often as the kernel says, a segment was sent twice: of what was told, and a few besides. A
     # rank can have its kernel send within itself again as often as it likes.
@@ -93,11 +95,12 @@ def _account(launched: Launched, phase: str, place: int, count: Count) -> Accoun
     return Account(f"{who} {phase}".strip(), told, most, max(0, counted))
 
 
-def _calls(row: Row, phase: str) -> int:
+def _calls(row: Row, phase: str, ranks: int) -> int:
     """Calls for each of which some bytes are allowed."""
+    count = max(0, row.count) * (ranks if row.op in _IN_PARTS else 1)
     if phase not in _JUDGED:
-        return max(0, row.count)
-    return 0 if row.op == "barrier" else min(max(0, row.count), _MOST_CALLS)
+        return count
+    return 0 if row.op == "barrier" else min(count, _MOST_CALLS)
 
 
 def on_wire(row: Row, ranks: int) -> float:

@@ -39,22 +39,28 @@ def in_order(
 ) -> list[torch.Tensor]:  # fmt: skip
     """On a rank: one call of the answer, with an `attend` that waits for the judge's word."""
     inputs = list(trial.own_inputs(job, Own(*own)).values())
-    inner = blocks.attend if len(inputs) == 5 else blocks.attend_backward
     late, calls = dist.get_rank() == _LATE, 0
 
-    def attend(*given: torch.Tensor) -> object:
+    def wait() -> None:
         nonlocal calls
         calls += 1
         if not late and calls == 1:
             let_in.get()
         if calls == 1 + late:
             let_out.get()
-        return inner(*given)
+
+    def attend(q, k, v, q_places, k_places):  # noqa: ANN001, ANN202
+        wait()
+        return blocks.attend(q, k, v, q_places, k_places)
+
+    def attend_backward(d_out, q, k, v, out, lse, q_places, k_places):  # noqa: ANN001, ANN202
+        wait()
+        return blocks.attend_backward(d_out, q, k, v, out, lse, q_places, k_places)
 
     counted.get()
     if late:
         let_in.get()
-    return _called(function, inputs, attend)
+    return _called(function, inputs, attend if len(inputs) == 5 else attend_backward)
 
 
 def with_large_blocks(
