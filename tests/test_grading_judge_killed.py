@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from labs.grading.sandbox import probe
-from labs.grading.sandbox.launcher import Sandbox, sweep
+from labs.grading.sandbox.folder import sweep
+from labs.grading.sandbox.launcher import Sandbox
 from labs.ranks.ship import Cell, Source
 
 pytestmark = [pytest.mark.ranks, pytest.mark.namespace]
@@ -74,7 +75,7 @@ def test_a_killed_judge_leaves_no_rank() -> None:
         judge.kill()
         judge.wait()
         _until(f"{ranks} outlive the judge", 10, lambda: not any(map(_lives, ranks)))
-        _its_folder_is_swept()
+        _its_folder_is_swept(judge.pid)
     finally:
         judge.kill()
         judge.wait()
@@ -84,12 +85,9 @@ def test_a_killed_judge_leaves_no_rank() -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
-def _its_folder_is_swept() -> None:
-    """By the next judge: not as long as it might be about to be locked."""
-    [folder] = Path(tempfile.gettempdir()).glob("labs-grade-*")
-    sweep()
-    assert folder.exists()
-    os.utime(folder, (0, 0))
+def _its_folder_is_swept(judge: int) -> None:
+    """By the next judge: not as long as somebody holds it."""
+    [folder] = Path(tempfile.gettempdir()).glob(f"labs-grade-{judge}-*")
     held = os.open(folder, os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
     sweep()

@@ -29,7 +29,7 @@ _MOST_CALLS = 16  # of one line, in a phase whose calls an exercise counts
 _SEGMENT = 512  # bytes
 _PACKETS_A_CALL, _PACKETS_A_PHASE = 24, 64
 _IN_PARTS = ("reduce_scatter",)
-"""What gloo makes of a list of tensors in as many rounds as there are ranks, each with its heads."""
+"""What gloo makes of a list of tensors in a round for each rank, each with its heads."""
 
 
 @dataclass(frozen=True)

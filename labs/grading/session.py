@@ -244,6 +244,9 @@ def _folder(out: Path) -> Iterator[bytes]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise ValueError(f"another `labs grade` is at work in {out}") from None
+        for name in (SUBMISSIONS, gradebook.FILE):
+            for half in out.glob(f".{name}.*.part"):  # of a run that was killed amid writing it
+                half.unlink(missing_ok=True)
         secret = out / SECRET
         if not secret.exists():
             new = out / f"{SECRET}.new"

@@ -7,10 +7,8 @@ beneath them ranks that are shut in.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-import shutil
 import socket
 import struct
 import subprocess
@@ -23,6 +21,7 @@ from pathlib import Path
 
 from labs.grading.isolation import CONTAINER, NAMESPACES
 from labs.grading.sandbox import container, network
+from labs.grading.sandbox.folder import Folder
 from labs.grading.sandbox.limits import Limits
 from labs.grading.sandbox.outside import Outside
 from labs.grading.sandbox.watching import Watching
@@ -32,8 +31,6 @@ from labs.ranks.elsewhere import Later, PerRank
 from labs.ranks.run import Run, RunFailed
 
 _ZYGOTE = Path(__file__).with_name("zygote.py")
-_PREFIX = "labs-grade-"
-_YOUNG = 60.0  # seconds: a folder may not be locked yet
 _PACKET = 64 * 1024
 _MOST_FDS = 2 * network.MOST
 _START_SECONDS = 120.0
@@ -41,20 +38,6 @@ _ENVIRONMENT = {
     "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
     "TORCH_CPP_LOG_LEVEL": "ERROR", "KINETO_LOG_LEVEL": "99",
 }  # fmt: skip
-
-
-def sweep() -> None:
-    """Remove the folders of judges that were killed: nobody holds their locks."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):
-            if time.time() - folder.stat().st_mtime < _YOUNG or folder.is_symlink():
-                continue
-            fd = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
-            finally:
-                os.close(fd)
 
 
 class SandboxError(RuntimeError):
@@ -80,11 +63,8 @@ class Sandbox:
     launched: list[Launched] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        sweep()
-        self._folder = tempfile.mkdtemp(prefix=_PREFIX)
-        self._held: int | None = os.open(self._folder, os.O_RDONLY)
-        fcntl.flock(self._held, fcntl.LOCK_EX)  # as long as this process lives
-        os.chmod(self._folder, 0o711)  # ranks that are other users go through it to their own
+        self._own = Folder()
+        self._folder = self._own.path
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the sandbox
         self._ended: dict[int, int] = {}
         self.ready = False
@@ -137,7 +117,7 @@ class Sandbox:
                     process.kill()
                     process.wait()
                     said = self._words()
-                    shutil.rmtree(self._folder, ignore_errors=True)
+                    self._own.remove()
                     raise SandboxError(f"the container did not start: {said}") from None
 
     def _words(self) -> str:
@@ -259,10 +239,7 @@ class Sandbox:
         self._process.kill()
         self._process.wait()
         self._said.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
-        if self._held is not None:
-            os.close(self._held)
-            self._held = None
+        self._own.remove()
 
 
 def _jobs(

@@ -7,6 +7,7 @@ is told in words.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import selectors
@@ -31,6 +32,7 @@ from labs.ranks.run import Run, root_cause, tell
 _POLL = 0.05
 _GRACE = 1.0  # seconds the other ranks get after the first that failed
 _SEND_SECONDS = 5.0
+_ANSWER_SECONDS = 3.0  # for ranks to say where they stand
 _OF_LIMITS = re.compile(
     r"^(MemoryError|BlockingIOError)\b|can't start new thread|No space left|File too large|"
     r"Cannot allocate memory|can't allocate memory|Too many open files|DefaultCPUAllocator",
@@ -262,16 +264,18 @@ class Watching:
     def _where(self) -> None:
         """Ask each rank where it stands, if it answers: for the student, never for points."""
         before = {rank.number: rank.written for rank in self.ranks}
+        asked = []
         for rank in self.ranks:
             if rank.at_work and rank.joined:
-                try:
+                with contextlib.suppress(OSError):
                     os.kill(rank.pid, signal.SIGUSR1)
-                except OSError:
-                    continue
-        deadline = time.monotonic() + 0.5
-        while time.monotonic() < deadline:
-            for key, _ in self._select.select(_POLL):
+                    asked.append(rank)
+        deadline, quiet = time.monotonic() + _ANSWER_SECONDS, False
+        while time.monotonic() < deadline and not quiet:
+            ready = self._select.select(4 * _POLL)
+            for key, _ in ready:
                 self._read(*key.data)
+            quiet = not ready and all(one.written > before[one.number] for one in asked)
         for rank in self.ranks:
             new = rank.written - before[rank.number]
             if rank.at_work and 0 < new <= len(rank.printed):
