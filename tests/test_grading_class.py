@@ -222,12 +222,7 @@ def test_every_command_said_how_it_went(played):
 
 def test_every_state_occurs(played):
     both = (played["first"], played["book"])
-    found = {
-        state
-        for book in both
-        for name in STUDENTS
-        for state in _states(book, name).values()
-    }
+    found = {state for book in both for name in STUDENTS for state in _states(book, name).values()}
     assert found == set(records.STATES)
 
 

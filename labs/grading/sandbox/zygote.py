@@ -136,8 +136,8 @@ class Zygote:
                 theirs += [line.detach(), out]
                 mine.append(mapped)
             if alone:
-                for pid, mapped in zip(pids, mine, strict=True):
-                    self._map(pid, mapped)
+                for rank, (pid, mapped) in enumerate(zip(pids, mine, strict=True)):
+                    self._map(pid, mapped, rank)
             self.tell(theirs, event="started", pids=pids, where=where)
         except OSError as error:
             for pid in pids:
@@ -149,12 +149,15 @@ class Zygote:
             for one in mine:
                 one.close()
 
-    def _map(self, pid: int, mapped: socket.socket) -> None:
-        """Say who a rank is outside of its own user namespace: nobody."""
+    def _map(self, pid: int, mapped: socket.socket, rank: int) -> None:
+        """Say who a rank is outside of its own user namespace: nobody, and no other rank.
+
+        What the kernel counts for a user, such as descriptors on their way, would be a signal.
+        """
         mapped.settimeout(10)
         if mapped.recv(1) != b"u":
             return  # it goes on without one
-        outside = _OUTSIDE if self.is_root else 0
+        outside = _OUTSIDE - 1 - rank if self.is_root else 0
         if not self.is_root:
             Path(f"/proc/{pid}/setgroups").write_text("deny")
         Path(f"/proc/{pid}/uid_map").write_text(f"{_INSIDE} {outside} 1")
