@@ -20,8 +20,25 @@ import sys
 
 import click
 
+from labs.cli.refuse import BadInput
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+class _Course(click.Group):
+    """Says in a sentence that a release for students has no grading."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            if error.name != "labs.grading":
+                raise
+            raise BadInput(
+                "this copy of the course is a release for students and has no grading; use the "
+                "whole course"
+            ) from None
+
+
+@click.group(cls=_Course, context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """Labs on model parallelism, run on real torchrun ranks of this machine."""
     for stream in (sys.stdout, sys.stderr):

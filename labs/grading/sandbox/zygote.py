@@ -28,6 +28,7 @@ import signal
 import socket
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
@@ -47,7 +48,7 @@ class Zygote:
         self.how, self.folder = asked["isolation"], asked["folder"]
         self.is_root = os.geteuid() == 0
         self.networks: list[int] = []
-        self.living: set[int] = set()
+        self.living: dict[int, int] = {}  # a rank's process id: that of the child to wait for
         self.launches = 0
 
     def shut_in(self) -> None:
@@ -98,16 +99,52 @@ class Zygote:
 
     def _reap(self) -> None:
         while self.living:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if not pid:
+            child, status = os.waitpid(-1, os.WNOHANG)
+            if not child:
                 return
-            self.living.discard(pid)
+            pid = next(pid for pid, known in self.living.items() if known == child)
+            del self.living[pid]
             self.tell(event="ended", pid=pid, status=os.waitstatus_to_exitcode(status))
 
     def _end(self, pid: int) -> None:
         """End a rank; not one that is reaped: its number may be another process's by now."""
         if pid in self.living:
-            os.kill(pid, signal.SIGKILL)
+            os.kill(self.living[pid], signal.SIGKILL)
+
+    def _fork(self) -> tuple[int, int]:
+        """(child, rank): the process ids of what to wait for and of the rank; zeros in the rank.
+
+        The rank is the first process of its namespace. Only root comes back from having asked for
+        one; for others a child asks, and stays to say how the rank ended.
+        """
+        if self.how != "namespaces":
+            pid = os.fork()
+            return pid, pid
+        if self.is_root:
+            system.unshare(system.NEWPID)
+            pid = os.fork()
+            if pid:
+                system.setns(self.own_pids, system.NEWPID)
+            return pid, pid
+        read, write = os.pipe()
+        child = os.fork()
+        if child:
+            os.close(write)
+            with open(read, "rb") as told:
+                return child, int(told.read() or 0) or child
+        try:
+            signal.set_wakeup_fd(-1)
+            system.die_with_parent()
+            system.unshare(system.NEWPID)
+            pid = os.fork()
+        except OSError:
+            os._exit(97)
+        if not pid:
+            os.close(read)
+            os.close(write)
+            return 0, 0
+        os.write(write, str(pid).encode())
+        _stay(pid)
 
     def _start(self, job: dict) -> None:
         ranks, bounds = job["ranks"], limits.Limits(**job["limits"])
@@ -121,16 +158,12 @@ class Zygote:
                 line, far = socket.socketpair()
                 out, said = os.pipe()
                 mapped, mapping = socket.socketpair()
-                if alone:
-                    system.unshare(system.NEWPID)
                 parent = os.getpid()
-                pid = os.fork()
+                child, pid = self._fork()
                 if pid == 0:
                     self._rank(far, said, mapping, rank, ranks, where, bounds, parent)
-                if alone:
-                    system.setns(self.own_pids, system.NEWPID)
                 pids.append(pid)
-                self.living.add(pid)
+                self.living[pid] = child
                 mapping.close()
                 far.close()
                 os.close(said)
@@ -237,6 +270,17 @@ class Zygote:
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
+
+
+def _stay(pid: int) -> NoReturn:
+    """Wait for a rank, holding nothing of it open, and end as it ended."""
+    os.closerange(0, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if code < 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        signal.signal(-code, signal.SIG_DFL) if -code not in (9, 19) else None
+        os.kill(os.getpid(), -code)
+    os._exit(max(code, 0))
 
 
 def _environment(rank: int, ranks: int, where: str, folder: Path, apart: bool) -> None:
