@@ -44,6 +44,7 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "fanotify_init": (300, 262), "add_key": (248, 217), "request_key": (249, 218),
     "keyctl": (250, 219), "shmget": (29, 194), "semget": (64, 190), "msgget": (68, 186),
     "mq_open": (240, 180), "mincore": (27, 232), "cachestat": (451, 451), "sysinfo": (99, 179),
+    "fadvise64": (221, 223), "readahead": (187, 213), "preadv2": (327, 286),  # what is cached
     # memory that no limit of a process counts
     "memfd_create": (319, 279), "memfd_secret": (447, 447),
 }  # fmt: skip
@@ -52,7 +53,8 @@ _IOCTL, _SOCKET, _SOCKETPAIR = (16, 29), (41, 198), (53, 199)
 _PRCTL, _SET_PDEATHSIG = (157, 167), 1  # a rank that clears it would outlive a judge that is killed
 _THREAD = 0x00010000  # CLONE_THREAD
 _NEW_NAMESPACES = 0x7E020080  # CLONE_NEW*: cgroup, uts, ipc, user, pid, net, mount, time
-_LOCKS = (5, 6, 7, 36, 37, 38, 1024, 1026)  # F_GETLK … F_OFD_SETLKW, F_SETLEASE, F_NOTIFY
+# F_GETLK … F_OFD_SETLKW, F_SETLEASE, F_NOTIFY, and pipes' sizes, which count for a user together
+_LOCKS = (5, 6, 7, 36, 37, 38, 1024, 1026, 1031, 1032)
 _TERMINAL = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: type on somebody's terminal
 _FAMILIES = (1, 2, 10, 16)  # unix, IPv4, IPv6, netlink, which tells the names of interfaces
 

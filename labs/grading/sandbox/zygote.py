@@ -16,6 +16,7 @@ limits.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import itertools
@@ -169,8 +170,8 @@ class Zygote:
                 theirs += [line.detach(), out]
                 mine.append(mapped)
             if alone:
-                for pid, mapped in zip(pids, mine, strict=True):
-                    self._map(pid, mapped)
+                for rank, (pid, mapped) in enumerate(zip(pids, mine, strict=True)):
+                    self._map(pid, mapped, rank)
             self.tell(theirs, event="started", pids=pids, where=where)
         except OSError as error:
             for pid in pids:
@@ -182,12 +183,15 @@ class Zygote:
             for one in mine:
                 one.close()
 
-    def _map(self, pid: int, mapped: socket.socket) -> None:
-        """Say who a rank is outside of its own user namespace: nobody."""
+    def _map(self, pid: int, mapped: socket.socket, rank: int) -> None:
+        """Say who a rank is outside of its own user namespace: nobody, and no other rank.
+
+        What the kernel counts for a user, such as descriptors on their way, would be a signal.
+        """
         mapped.settimeout(10)
         if mapped.recv(1) != b"u":
             return  # it goes on without one
-        outside = _OUTSIDE if self.is_root else 0
+        outside = _OUTSIDE - 1 - rank if self.is_root else 0
         if not self.is_root:
             Path(f"/proc/{pid}/setgroups").write_text("deny")
         Path(f"/proc/{pid}/uid_map").write_text(f"{_INSIDE} {outside} 1")
@@ -204,6 +208,8 @@ class Zygote:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.setsid()
+            with contextlib.suppress(OSError):  # where memory runs out, a rank ends, not the judge
+                Path("/proc/self/oom_score_adj").write_text("1000")
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(said, 1)
             os.dup2(said, 2)
