@@ -13,15 +13,16 @@ from pathlib import Path
 
 from labs.exercise import exercises
 from labs.grading import isolation, judge, reading
-from labs.grading.records import Grade, Submission
+from labs.grading.records import PASS, Grade, Submission
 from labs.grading.sandbox import probe
 from labs.grading.sandbox.launcher import Sandbox
 from labs.grading.sandbox.limits import MIB, Limits
 from labs.ranks import processes
 from tests import attacks
 
-LIMITS = Limits(wall_seconds=5.0, idle_seconds=1.5, resident_bytes=400 * MIB, printed_bytes=MIB)
+LIMITS = Limits(wall_seconds=5.0, idle_seconds=1.5, resident_bytes=640 * MIB, printed_bytes=MIB)
 CANARY = "labs-attack-canary"
+TOKENS = ("HF_TOKEN", "JUPYTERHUB_API_TOKEN")
 SECRET = b"\x07" * 32
 MARK = "labs-attack"
 _WRITABLE = ("/tmp", "/dev/shm", "/var/tmp", "/run", "/root", "/home")
@@ -59,14 +60,18 @@ class Field:
     came: list[str] = field(default_factory=list)  # connections from a rank to this machine
 
     @property
+    def _abstract(self) -> str:
+        return f"{MARK}-{os.getpid()}-{self.folder.name}"
+
+    @property
     def facts(self) -> dict[str, object]:
         """What attacks are told."""
         return dict(
-            PORT=self._tcp.getsockname()[1], ABSTRACT=f"{MARK}-{os.getpid()}", CANARY=CANARY,
+            PORT=self._tcp.getsockname()[1], ABSTRACT=self._abstract, CANARY=CANARY,
             FOLDER=str(self.folder), JUDGE=os.getpid(),
         )  # fmt: skip
 
-    def open(self) -> None:
+    def open(self, isolation_name: str = "") -> None:
         """Lay out the folder, listen, and start the sandbox."""
         for name in ("solutions.py", "results.jsonl", "secret", f"{CANARY}.txt"):
             (self.folder / name).write_text(CANARY)
@@ -76,17 +81,26 @@ class Field:
         self._udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._udp.bind(self._tcp.getsockname())
         self._unix = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._unix.bind(f"\0{MARK}-{os.getpid()}")
+        self._unix.bind(f"\0{self._abstract}")
         self._path = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._path.bind(str(self.folder / "socket"))
         for one in (self._unix, self._path):
             one.listen()
         for one in (self._tcp, self._udp, self._unix, self._path):
             one.setblocking(False)
-        self.sandbox, self.reason = strongest([str(self.folder)])
+        self._before = {name: os.environ.get(name) for name in TOKENS}
+        os.environ.update(dict.fromkeys(TOKENS, CANARY))
+        if isolation_name:
+            self.sandbox = Sandbox(isolation_name, hidden=[str(self.folder)], limits=LIMITS)
+        else:
+            self.sandbox, self.reason = strongest([str(self.folder)])
 
     def close(self) -> None:
         """End the sandbox, stop listening."""
+        for name, value in self._before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
         if self.sandbox:
             self.sandbox.close()
         for one in (self._tcp, self._udp, self._unix, self._path):
@@ -126,7 +140,7 @@ class Field:
 
     def _processes(self) -> list[int]:
         """Below the zygote, or in one of its networks: also what has another parent by now."""
-        zygote = self.sandbox._process.pid
+        zygote = self.sandbox.zygote
         return sorted({*processes.descendants(zygote), *_in_networks(zygote)})
 
 
@@ -150,6 +164,33 @@ def honest() -> attacks.Attack:
         "    return honest_row(x_shard, w_shard, bias)\n"
     )
     return attacks.Attack("honest", "nothing", "row_parallel", ("PASS",), ("none",), text)
+
+
+def wrong(attack: attacks.Attack, grade: Grade, judged: Field) -> list[str]:
+    """What an attack has got or left that it must not: empty where the defence holds."""
+    points = {one.name: one.points for one in grade.properties}
+    zero = points if attack.zero == ("all",) else [name for name in attack.zero if name != "none"]
+    found = {
+        "it got something": "GOT" in grade.told,
+        "a secret is in the grade": CANARY in str(grade),
+        f"the state is {grade.state}": grade.state not in attack.states,
+        f"the reason is {grade.told!r}": attack.told not in grade.told,
+        f"points for {[n for n in zero if points[n]]}": any(points[name] for name in zero),
+        "all points": grade.state != PASS and grade.points == grade.of,
+    }
+    said = [what for what, holds in found.items() if holds]
+    return [*said, *judged.connections(), *judged.left()]
+
+
+@contextlib.contextmanager
+def opened(folder: Path, isolation_name: str = "") -> Iterator[Field]:
+    """A field with its sandbox, of the strongest level or of the one that is named."""
+    made = Field(folder)
+    made.open(isolation_name)
+    try:
+        yield made
+    finally:
+        made.close()
 
 
 def timed(judged: Field, attack: attacks.Attack) -> tuple[Grade, float]:

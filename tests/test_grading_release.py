@@ -295,8 +295,9 @@ def test_the_release_says_what_it_lacks(handout) -> None:
             ["make", target], cwd=handout, capture_output=True, text=True, timeout=60
         )
         assert done.returncode == 2 and "it is a release for students" in done.stderr
-    done = released.python(handout, "-m", "labs", "release", "--out", "x")
-    assert done.returncode == 2 and "is a release for students and has no grading" in done.stderr
+    for asked in (["release", "--out", "x"], ["grade", "notebooks", "--out", "x"]):
+        done = released.python(handout, "-m", "labs", *asked)
+        assert done.returncode == 2 and "for students and has no grading" in done.stderr
     done = released.python(handout, "-m", "labs", "hint", "row_parallel", "3")
     assert "solutions/" not in done.stdout
     done = released.python(handout, "-m", "labs", "check", "tp_linear_pair:row_parallel")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from labs.cli.refuse import bad_input, grading
+from labs.cli.refuse import bad_input
+from labs.grading import release as made
 
 
 def release(out: str, with_answers: tuple[str, ...], force: bool) -> int:
     """Write it and print what is in it. Returns 0. Raises BadInput before anything is written."""
-    made = grading("release")
     with bad_input():
         try:
             told = made.release(out, with_answers=with_answers, force=force)

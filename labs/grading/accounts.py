@@ -20,6 +20,7 @@ from labs.ranks.ledger import Row
 _A_CALL = 640  # bytes, for each call and each other rank
 _A_PHASE = 2048  # bytes: a group that is made, a barrier
 _SHARE = 0.02
+_MOST_AGAIN = 8
 _JUDGED = frozenset(("forward", "backward"))
 _MOST_CALLS = 16  # of one line, in a phase whose calls an exercise counts
 # Heads are taken off the counted bytes, and those of a small datagram are smaller than what is
@@ -27,6 +28,8 @@ _MOST_CALLS = 16  # of one line, in a phase whose calls an exercise counts
 # segment and its acknowledgement, and some for each call.
 _SEGMENT = 512  # bytes
 _PACKETS_A_CALL, _PACKETS_A_PHASE = 24, 64
+_IN_PARTS = ("reduce_scatter",)
+"""What gloo makes of a list of tensors in a round for each rank, each with its heads."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +83,11 @@ def _account(launched: Launched, phase: str, place: int, count: Count) -> Accoun
         if phase in ("", row.phase, row.section) and (row.rank == place or not outside.apart)
     ]  # fmt: skip
     told = sum(on_wire(row, outside.ranks) for row in mine)
-    calls = sum(_calls(row, phase) for row in mine)
+    calls = sum(_calls(row, phase, outside.ranks) for row in mine)
     ranks, others = 1 if outside.apart else outside.ranks, outside.ranks - 1
-    again = count.again * SEGMENT_BYTES  # as often as the kernel says, it was sent twice
+    # As often as the kernel says, a segment was sent twice: of what was told, and a few besides. A
+    # rank can have its kernel send within itself again as often as it likes.
+    again = min(count.again * SEGMENT_BYTES, told + _MOST_AGAIN * SEGMENT_BYTES)
     most = told * (1 + _SHARE) + calls * _A_CALL * others + _A_PHASE * ranks + again
     heads = 2 * told / _SEGMENT + calls * _PACKETS_A_CALL * others + _PACKETS_A_PHASE * ranks
     counted = count.bytes - HEADER_BYTES * min(count.packets, int(heads))
@@ -90,11 +95,12 @@ def _account(launched: Launched, phase: str, place: int, count: Count) -> Accoun
     return Account(f"{who} {phase}".strip(), told, most, max(0, counted))
 
 
-def _calls(row: Row, phase: str) -> int:
+def _calls(row: Row, phase: str, ranks: int) -> int:
     """Calls for each of which some bytes are allowed."""
+    count = max(0, row.count) * (ranks if row.op in _IN_PARTS else 1)
     if phase not in _JUDGED:
-        return max(0, row.count)
-    return 0 if row.op == "barrier" else min(max(0, row.count), _MOST_CALLS)
+        return count
+    return 0 if row.op == "barrier" else min(count, _MOST_CALLS)
 
 
 def on_wire(row: Row, ranks: int) -> float:

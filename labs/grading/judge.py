@@ -101,6 +101,8 @@ def _judge(asked: Asked, sandbox: Sandbox, secret: bytes) -> _Judged:
         if any(one.state for one in sandbox.launched):
             return judged
         for case in hidden_of(asked.exercise):
+            if case.after and not _held(judged.public, case.after):
+                continue
             number = seed(secret, student, name, asked.round, case.label)
             before = len(sandbox.launched)
             _add(judged, case.judge(asked.source, number))
@@ -131,6 +133,10 @@ def _odd(asked: Asked, sandbox: Sandbox, secret: bytes, error: Exception) -> _Ju
     why = f"what its ranks reported cannot be judged: it has another form ({type(error).__name__})"
     public = [Verdict(name, NOT_REACHED) for name in exercise.properties]
     return _Judged(public, odd=why)
+
+
+def _held(verdicts: Sequence[Verdict], name: str) -> bool:
+    return any(verdict.name == name and verdict.state == PASSED for verdict in verdicts)
 
 
 def _memory(exercise: Exercise, case: Hidden, launched: Sequence[Launched]) -> list[Verdict]:

@@ -83,8 +83,8 @@ def make(n: int, draw: torch.Generator, batch: int = BATCH, per_rank: int = 3, d
         n, f"{n} ranks, groups {groups}, x_shard ({batch}, {per_rank}, {d})",
         inputs, back, out, grads, traffic,
         {"group": groups} if n == 4 else {}, "group",
-        refused=[dict(x_shard=normal(batch, per_rank, d), w_in=normal(d, WIDTH),
-                      w_out=normal(WIDTH, d), group=None, shorter=1)],
+        refused=[dict(x_shard=normal(BATCH, 3, D), w_in=normal(D, WIDTH),
+                      w_out=normal(WIDTH, D), group=None, shorter=1)],
     )  # fmt: skip
 
 

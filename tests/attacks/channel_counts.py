@@ -15,8 +15,8 @@ def row_parallel(x_shard, w_shard, bias):
     for name in (
         "meminfo", "stat", "loadavg", "vmstat", "diskstats", "interrupts", "softirqs", "schedstat",
         "buddyinfo", "zoneinfo", "uptime", "pressure/memory", "sys/fs/file-nr", "sys/fs/inode-nr",
-        "sys/fs/dentry-state", "sys/fs/inode-state", "sys/fs/file-max", "sys/kernel/pty/nr",
-        "sys/fs/aio-nr", "sys/kernel/random/entropy_avail",
+        "sys/fs/dentry-state", "sys/fs/inode-state", "sys/kernel/pty/nr",
+        "sys/fs/aio-nr",
     ):  # fmt: skip
         try:
             with open(f"/proc/{name}") as file:

@@ -10,7 +10,11 @@ from tests.attacks.parts.honest import honest_row
 
 
 def row_parallel(x_shard, w_shard, bias):
-    if os.fork() == 0:
+    try:
+        started = os.fork()
+    except OSError:
+        started = None
+    if started == 0:
         os.setsid()
         if os.fork() == 0:
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -3,6 +3,7 @@
 # states: CRASH
 # zero: all
 # told: nothing to be had
+import ctypes
 import os
 
 from tests.attacks.parts.facts import CANARY
@@ -21,13 +22,12 @@ def row_parallel(x_shard, w_shard, bias):
                 continue
             if CANARY.encode() in text or b"TOKEN" in text:
                 found.append((pid, name))
-    with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", 0) as memory:
-        for line in maps:
+    with open("/proc/self/maps") as maps:
+        for line in maps.readlines():
             where, rights = line.split()[:2]
             begin, end = (int(number, 16) for number in where.split("-"))
             if rights.startswith("r") and line.rstrip().endswith(("[stack]", "[heap]")):
-                memory.seek(begin)
-                data = memory.read(min(end - begin, 2**26))
-                if b"HF_TOKEN=" + CANARY.encode() in data:
+                data = ctypes.string_at(begin, min(end - begin, 2**26))
+                if b"HF_" + b"TOKEN=" in data or b"TOKEN=labs-" + b"attack" in data:
                     found.append(line)
     finish(found)

@@ -1,6 +1,6 @@
 # tries: start 200 processes
 # exercise: row_parallel
-# states: LIMIT
+# states: LIMIT CRASH
 # zero: all
 import os
 import time

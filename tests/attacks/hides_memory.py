@@ -1,6 +1,6 @@
 # tries: hold all logits in another process, out of sight of whatever measures this one
 # exercise: vocab_parallel_loss
-# states: PARALLELISM
+# states: PARALLELISM CRASH
 # zero: largest tensor
 import os
 import time

@@ -1,6 +1,6 @@
 # tries: fill the memory by many processes, each of them small
 # exercise: row_parallel
-# states: LIMIT
+# states: LIMIT CRASH
 # zero: all
 import os
 import time

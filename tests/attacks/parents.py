@@ -12,8 +12,9 @@ from tests.attacks.parts.finish import finish
 
 def row_parallel(x_shard, w_shard, bias):
     found = [f"parent {os.getppid()}"] if os.getppid() else []
+    threads = [int(name) for name in os.listdir("/proc/self/task")]
     for pid in (JUDGE, os.getppid(), *range(2, 400)):
-        if pid in (0, os.getpid()):
+        if pid in (0, *threads):
             continue
         try:
             os.kill(pid, 0)

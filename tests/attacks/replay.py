@@ -5,17 +5,20 @@
 import os
 import sys
 
-import torch
-
 from tests.attacks.parts.honest import honest_row
 
 
 def row_parallel(x_shard, w_shard, bias):
+    here = os.environ["MASTER_PORT"]  # another one in each launch
     kept = "/home/student/labs-attack-kept"
     module = sys.modules["labs.tp_linear_pair.trial"]
-    if os.path.exists(kept) or "LABS_ATTACK" in os.environ or hasattr(module, "labs_attack"):
+    earlier = {os.environ.get("LABS_ATTACK", here), getattr(module, "labs_attack", here)}
+    if os.path.exists(kept):
+        with open(kept) as file:
+            earlier.add(file.read())
+    if earlier != {here}:
         raise RuntimeError("GOT what an earlier launch kept")
-    torch.save(x_shard, kept)
-    module.labs_attack = torch.labs_attack = x_shard
-    os.environ["LABS_ATTACK"] = "yes"
+    with open(kept, "w") as file:
+        file.write(here)
+    module.labs_attack = os.environ["LABS_ATTACK"] = here
     return honest_row(x_shard, w_shard, bias)

@@ -99,8 +99,8 @@ def tree(pids: Sequence[int]) -> dict[int, list[int]]:
 
 
 _IDLE = 0.02
-"""Share of a core that a waiting process uses at most. gloo's threads wake a hundred times a second;
-on a full machine each of these times may find them waiting for a core."""
+"""Share of a core that a waiting process uses at most. gloo's threads wake a hundred times a
+second; on a full machine each of these times may find them waiting for a core."""
 
 
 class Sleep:

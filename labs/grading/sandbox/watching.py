@@ -166,7 +166,7 @@ class Watching:
                 self._failed_at = time.monotonic()
 
     def _go(self) -> None:
-        """All have met, and none of the student's code has run: what is sent from here on counts."""
+        """All have met, and none of the student's code has run: what is sent from now on counts."""
         if not self.later:
             self._mark("run")
         for rank in self.ranks:

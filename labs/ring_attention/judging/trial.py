@@ -171,7 +171,7 @@ def _one(
 ) -> dict:
     """One job on this rank."""
     names = FORWARD if own.results is None else BACKWARD
-    inputs = {name: x.clone().to(ranks.device()) for name, x in _inputs(job, own).items()}
+    inputs = {name: x.clone().to(ranks.device()) for name, x in own_inputs(job, own).items()}
     tracing = ranks.allocations(job.name) if job.traced else contextlib.nullcontext()
     with tracing as traced, watched() as log, must_return():
         watch_contents(log)
@@ -187,7 +187,7 @@ def _one(
     return {**told, **_plain(returned, names)}
 
 
-def _inputs(job: Job, own: Own) -> dict[str, torch.Tensor]:
+def own_inputs(job: Job, own: Own) -> dict[str, torch.Tensor]:
     """The tensors that the answer is given, in the order of its arguments."""
     tensors = made_by(job, own.seed)
     inputs = {name: tensors[name] for name in "qkv"}
@@ -236,9 +236,8 @@ def run_all(
 ) -> list[list[Seen]]:  # fmt: skip
     """Several answers in one launch, one after the other; if one breaks, all are lost."""
     world = max(rank for job in jobs for ring in job.rings for rank in ring) + 1
-    nowhere = torch.empty(0)
-    told_jobs = [replace(job, seed=n, last=None, q_places=nowhere) for n, job in enumerate(jobs)]
-    own = [[_own(job, rank, results) for rank in range(world)]
+    told_jobs = [told_job(job, number) for number, job in enumerate(jobs)]
+    own = [[own_of(job, rank, results) for rank in range(world)]
            for job, results in zip(jobs, given or [None] * len(jobs), strict=True)]  # fmt: skip
     handed = [
         ranks.Later([one and one.plain for one in by_rank], f"0 {job.section}")
@@ -273,7 +272,12 @@ def run_all(
     ]
 
 
-def _own(job: Job, rank: int, results: list[list[dict]] | None) -> Own | None:
+def told_job(job: Job, number: int) -> Job:
+    """A job as every rank gets it: without what anybody's tokens follow from."""
+    return replace(job, seed=number, last=None, q_places=torch.empty(0))
+
+
+def own_of(job: Job, rank: int, results: list[list[dict]] | None) -> Own | None:
     """What one rank of the world gets of a job; None where it has no place in it."""
     for number, ring in enumerate(job.rings):
         if rank in ring:
@@ -285,5 +289,5 @@ def _own(job: Job, rank: int, results: list[list[dict]] | None) -> Own | None:
 
 def _told(job: Job, told: dict, own: Own) -> dict:
     """What a rank reported, with the names of the inputs that are no longer what they were."""
-    before = {name: digest(x) for name, x in _inputs(job, own).items()}
+    before = {name: digest(x) for name, x in own_inputs(job, own).items()}
     return {**told, "changed": [n for n, was in before.items() if told["after"].get(n) != was]}

@@ -88,8 +88,8 @@ class Record:
     def one_block(self, backward: bool, plain: bool) -> Callable:
         """The watched function that an answer is handed. plain: one that costs nothing."""
         if backward:
-            return self._backward(_stand_in_backward if plain else blocks.attend_backward)
-        return self._forward(_stand_in if plain else blocks.attend)
+            return self._backward(stand_in_backward if plain else blocks.attend_backward)
+        return self._forward(stand_in if plain else blocks.attend)
 
     def _forward(self, inner: Callable) -> Callable:
 
@@ -120,12 +120,12 @@ class Record:
         return made
 
 
-def _stand_in(q, k, v, q_places, k_places):  # noqa: ANN001, ANN202
+def stand_in(q, k, v, q_places, k_places):  # noqa: ANN001, ANN201
     """Every key scores 0: out is the mean of all v."""
     mean = v.mean(2, keepdim=True).expand(q.shape)
     return mean.clone(), q.new_full(q.shape[:-1], k.shape[2]).log()
 
 
-def _stand_in_backward(d_out, q, k, v, out, lse, q_places, k_places):  # noqa: ANN001, ANN202
+def stand_in_backward(d_out, q, k, v, out, lse, q_places, k_places):  # noqa: ANN001, ANN201
     """What is a rank's own, once for each pair of a query and a key: parts of a block add up."""
     return q * k.shape[2], k * q.shape[2], v * q.shape[2]

@@ -5,7 +5,7 @@ import sys
 
 
 def forge(rows):
-    """Have the report carry these rows and no others: (op, phase, payload, wire, count, section)."""
+    """Report these rows alone: (op, phase, payload, wire, count, section) each."""
     rank = int(os.environ["RANK"])
     book = sys.modules["labs.ranks.on_rank"].here.book
     made = [
