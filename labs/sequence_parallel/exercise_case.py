@@ -85,6 +85,7 @@ def make(n: int, draw: torch.Generator, batch: int = BATCH, per_rank: int = 3, d
         {"group": groups} if n == 4 else {}, "group",
         refused=[dict(x_shard=normal(BATCH, 3, D), w_in=normal(D, WIDTH),
                       w_out=normal(WIDTH, D), group=None, shorter=1)],
+        refused_traffic=[Traffic("all_gather", "forward", 8 * BATCH * 3 * D)],
     )  # fmt: skip
 
 

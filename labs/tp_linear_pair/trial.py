@@ -68,6 +68,7 @@ class Case:
     least_bytes: int = 0  # the largest allocation cannot be smaller: the tracer saw it
     never_bytes: tuple[int, ...] = ()  # no allocation may have one of these sizes
     refused: list[dict[str, object]] = field(default_factory=list)  # inputs: each a ValueError
+    refused_traffic: list[Traffic] = field(default_factory=list)  # what is sent before they raise
     place_scale: torch.Tensor | None = None  # size of the numbers behind each place of the output
 
 
@@ -91,14 +92,19 @@ class Seen:
     def calls(self, rank: int) -> list[Traffic]:
         """What a rank sent, summed up by operation, phase and axis: in whatever section.
 
-        An answer may open a section of its own; what it sends there counts all the same.
+        An answer may open a section of its own; what it sends there counts all the same. What it
+        needs for the inputs that it is to refuse, after all else, does not.
         """
-        rows = self.ledger.where(rank=rank).rows
-        return [
-            Traffic(row.op, row.phase, row.payload_bytes, row.count, row.axis)
-            for row in rows
+        found = [
+            (row.section, Traffic(row.op, row.phase, row.payload_bytes, row.count, row.axis))
+            for row in self.ledger.where(rank=rank).rows
             if row.op != "barrier"
         ]
+        for want in self.case.refused_traffic:
+            after = [one for one in found if one[0] != SECTION and want.allows(one[1])]
+            if after:
+                found.remove(after[-1])
+        return [call for _, call in found]
 
     @property
     def same_shapes(self) -> bool:
