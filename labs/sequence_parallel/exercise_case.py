@@ -130,7 +130,7 @@ def run(function: Callable | Source, case: Case) -> SeenAround:
         case.ranks,
         args=(
             function, ranks.Later(case.inputs, "forward"), ranks.Later(case.cotangent, "backward"),
-            case.groups, case.axis, case.refused,
+            case.groups, case.axis, ranks.Later([case.refused] * case.ranks, trial.REFUSED),
         ),
         limit=trial.LIMIT,
         status=False,

@@ -19,7 +19,7 @@ from labs.ranks.ledger import Ledger
 from labs.ranks.ship import Source
 from labs.staying import must_return
 
-SECTION = "trial"
+SECTION, REFUSED = "trial", "refused"
 LIMIT = 20.0
 """Seconds a launch may take: a cell ends within 30 s, whatever the answer does."""
 
@@ -91,13 +91,13 @@ class Seen:
     def calls(self, rank: int) -> list[Traffic]:
         """What a rank sent, summed up by operation, phase and axis: in whatever section.
 
-        An answer may open a section of its own; what it sends there counts all the same.
+        An answer may open a section of its own; what it sends there counts all the same. Before it
+        refuses what cannot be, it may ask the others: that is of no phase that is judged.
         """
-        rows = self.ledger.where(rank=rank).rows
         return [
             Traffic(row.op, row.phase, row.payload_bytes, row.count, row.axis)
-            for row in rows
-            if row.op != "barrier"
+            for row in self.ledger.where(rank=rank).rows
+            if row.op != "barrier" and row.section != REFUSED
         ]
 
     @property
@@ -117,7 +117,7 @@ def on_rank(
     cotangent: ranks.Handed,
     groups: dict[str, list[list[int]]],
     axis: str,
-    refused: list[dict],
+    refused: ranks.Handed,
 ) -> dict:
     """On a rank: run `function` forward and backward; report output, gradients, changed inputs.
 
@@ -158,7 +158,8 @@ def on_rank(
     changed = [name for name, was in before.items() if not torch.equal(was, given[name].detach())]
     if not torch.equal(cotangent, untouched):
         changed.append("the incoming gradient")
-    refusals = [_refusal(function, _moved(one, device)) for one in refused]
+    with ranks.section(REFUSED):
+        refusals = [_refusal(function, _moved(one, device)) for one in refused.get()]
     return dict(
         out=out, grads=grads, changed=changed, refusals=refusals, in_graph=bool(warned),
         sizes=sorted(set(made.sizes)), odd=odd,
@@ -232,7 +233,7 @@ def run(function: Callable | Source, case: Case) -> Seen:
         case.ranks,
         args=(
             function, ranks.Later(case.inputs, "forward"), ranks.Later(case.cotangent, "backward"),
-            case.groups, case.axis, case.refused,
+            case.groups, case.axis, ranks.Later([case.refused] * case.ranks, REFUSED),
         ),
         limit=LIMIT,
         status=False,
