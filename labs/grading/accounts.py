@@ -16,7 +16,7 @@ _A_CALL = 640  # bytes, for each call and each other rank
 _A_PHASE = 2048  # bytes: a group that is made, a barrier
 _SHARE = 0.02
 _IN_PARTS = ("reduce_scatter",)
-"""What gloo makes of a list of tensors in as many rounds as there are ranks, each with its heads."""
+"""What gloo does with a list of tensors in as many rounds as there are ranks, all with heads."""
 
 
 @dataclass(frozen=True)
