@@ -14,6 +14,10 @@ SIDE_BY_SIDE ?= -n 2 --dist loadfile --no-loadscope-reorder
 export PYTHON
 
 .DEFAULT_GOAL := help
+# A release for students has no tests, benchmarks and answers, and says so before anything is done.
+has-%:
+	@[ -d $* ] || { echo "This copy of the course has no $*/: it is a release for students." >&2; exit 2; }
+
 .PHONY: help setup lab test planner tour notebooks bench faults lint clean
 
 help: ## list these targets
@@ -30,7 +34,7 @@ lab: ## open JupyterLab (NOTEBOOK=03 picks another notebook: its number, name or
 	@bash scripts/setup.sh
 	@bash scripts/lab.sh "$(NOTEBOOK)"
 
-test: setup ## run every test, and every notebook against its stored outputs
+test: has-tests setup ## run every test, and every notebook against its stored outputs
 	@$(PY) -m pytest --nbval $(SIDE_BY_SIDE) $(TESTED)
 
 planner: setup ## open the mesh planner as a page of its own, without a notebook (stop it with Ctrl-C)
@@ -39,13 +43,13 @@ planner: setup ## open the mesh planner as a page of its own, without a notebook
 tour: setup ## run every lab on real ranks in this terminal, measured beside formula
 	@$(PY) -m labs tour
 
-notebooks: setup ## fill, execute and normalise the notebooks (ARGS="01_tp_linear_pair --refresh measured")
+notebooks: has-solutions setup ## fill, execute and normalise the notebooks (ARGS="01_tp_linear_pair --refresh measured")
 	@$(PY) -m labs.notebooks $(ARGS)
 
-bench: setup ## measure against torch's own implementations (ARGS=hub: 30 kernels at once; ARGS=endurance)
+bench: has-benchmarks setup ## measure against torch's own implementations (ARGS=hub: 30 kernels at once; ARGS=endurance)
 	@$(PY) -m benchmarks $(ARGS)
 
-faults: setup ## break runs in every way, 20 times each, under an hour (ARGS="send/send --times 3"; ARGS=good)
+faults: has-tests setup ## break runs in every way, 20 times each, under an hour (ARGS="send/send --times 3"; ARGS=good)
 	@$(PY) -m tests.faults $(ARGS)
 
 lint: setup ## ruff: style and formatting

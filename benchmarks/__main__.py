@@ -1,7 +1,6 @@
 """python -m benchmarks [NAME…]: measure, print a table; the exit code says whether all held.
 
-Without a name all are measured but `endurance` and `hub`, which take minutes and show that nothing
-breaks, not how fast it is.
+Without a name all are measured but `endurance`, `grading` and `hub`, which take minutes.
 """
 
 import sys
@@ -10,6 +9,7 @@ from collections.abc import Callable
 from benchmarks import (
     block,
     endurance,
+    grading,
     hub,
     launch,
     memory,
@@ -36,6 +36,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
 
 ONLY_WHEN_NAMED: dict[str, Callable[[], list[Figure]]] = {
     "endurance": endurance.endurance,
+    "grading": grading.grading,
     "hub": hub.hub,
 }
 

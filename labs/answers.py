@@ -1,8 +1,8 @@
 """The one place where labs meet the answers: `reference("tp_linear_pair.row_parallel")`.
 
 The learner's own function is preferred when it is passed and attempted. Where neither it nor the
-folder `solutions/` is there (a release without answers), `Missing` says what is missing, and labs
-go on with the committed result of an earlier run.
+folder `solutions/` is there (a release without answers), `Missing` says what is missing. Labs then
+hand back a result that says so, and a notebook goes on (labs/unanswered.py).
 """
 
 from __future__ import annotations
@@ -12,13 +12,18 @@ import importlib
 import inspect
 import linecache
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
+from labs import topics, unanswered
 from labs.ranks.ship import Source
 
 
 class Missing(LookupError):
-    """Neither the learner's own function nor the answer is there."""
+    """Neither the learner's own function nor the answer is there. exercises: their names."""
+
+    def __init__(self, text: str, exercises: Iterable[str] = ()) -> None:
+        super().__init__(text)
+        self.exercises = tuple(exercises)
 
 
 def reference(name: str, mine: Callable | Source | None = None) -> Callable | Source:
@@ -34,12 +39,42 @@ def reference(name: str, mine: Callable | Source | None = None) -> Callable | So
     except ModuleNotFoundError as error:
         if error.name not in ("solutions", f"solutions.{topic}"):
             raise
-        raise Missing(
-            f"{function} is not attempted yet and this copy of the course has no answers: write it "
-            "first, or pass your own"
-        ) from None
+        unanswered.watch()
+        raise _missing({function: topic}) from None
     except AttributeError:
         raise Missing(f"the course has no answer named {function} in {topic}") from None
+
+
+def references(
+    of: Mapping[str, str], mine: Mapping[str, Callable | Source] | None = None
+) -> dict[str, Callable | Source]:
+    """`reference` of several: {name: topic} to {name: function}. Missing names all that are."""
+    found: dict[str, Callable | Source] = {}
+    missing: list[Missing] = []
+    for name, topic in of.items():
+        try:
+            found[name] = reference(f"{topic}.{name}", (mine or {}).get(name))
+        except Missing as one:
+            missing.append(one)
+    lacking = {name: of[name] for one in missing for name in one.exercises}
+    if len(lacking) > 1:
+        raise _missing(lacking)
+    if missing:
+        raise missing[0]
+    return found
+
+
+def _missing(of: Mapping[str, str]) -> Missing:
+    """Of exercises {name: topic} that nobody has answered."""
+    one = len(of) == 1
+    lessons = [topics.find(topic).lesson for topic in dict.fromkeys(of.values())]
+    return Missing(
+        f"{unanswered.words(of)} {'is' if one else 'are'} not attempted yet and this copy of the "
+        f"course has no answers: write {'it' if one else 'them'} first, or pass your own "
+        f"({unanswered.words(lessons)} {'asks' if len(lessons) == 1 else 'ask'} for "
+        f"{'it' if one else 'them'})",
+        of,
+    )
 
 
 def attempted(function: Callable | Source) -> bool:

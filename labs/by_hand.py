@@ -9,6 +9,7 @@ import importlib
 import os
 
 from labs import topics
+from labs.answers import Missing
 
 
 def main(topic: str) -> int:
@@ -21,4 +22,9 @@ def main(topic: str) -> int:
         print(f"or let the course start them:\n    labs run {topic} --ranks {found.ranks}")
         return 0
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the allocation trace prints otherwise
-    return importlib.import_module(f"{module}.by_hand").run_here()
+    try:
+        return importlib.import_module(f"{module}.by_hand").run_here()
+    except Missing as missing:
+        if os.environ["RANK"] == "0":
+            print(f"nothing was run: {missing}")
+        return 0

@@ -9,6 +9,7 @@ A card never raises in a notebook. Under LABS_STRICT=1 (tests) a failed one does
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import os
 import secrets
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from typing import TYPE_CHECKING
 
-from labs import printed, topics, undefined
+from labs import printed, topics, unanswered, undefined
 from labs.answers import Missing, attempted, is_own, own_used, reference, stubs_used
 from labs.ranks.ship import Source
 
@@ -261,7 +262,8 @@ def or_answer(mine: Callable) -> Callable:
         return mine
     try:
         answer = reference(f"{exercise.topic}.{exercise.name}")
-    except Missing:
+    except Missing as missing:
+        unanswered.lacks(missing, said=True)
         print(f"{exercise.name}: not attempted yet, and this copy of the course has no answers")
         return mine
     print(f"{exercise.name}: not attempted yet, so the course's answer stands in for it below")
@@ -285,7 +287,17 @@ def hint(name: str | Callable) -> None:
     if at < len(exercise.hints):
         print(rung(exercise, at + 1))
     else:
-        print(f"no more hints: the answer is in solutions/{exercise.topic}.py")
+        print(f"no more hints{where_answer(exercise, ': ')}")
+
+
+def where_answer(exercise: Exercise, before: str) -> str:
+    """`before`, and in which file the answer is; nothing where this copy has no answers."""
+    there = importlib.util.find_spec("solutions") is not None
+    try:
+        there = there and importlib.util.find_spec(f"solutions.{exercise.topic}") is not None
+    except ModuleNotFoundError:
+        there = False
+    return f"{before}the answer is in solutions/{exercise.topic}.py" if there else ""
 
 
 def rung(exercise: Exercise, number: int) -> str:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from labs import answers, ranks
 from labs import mesh_3d as lab
-from labs import ranks
 from labs.answers import Missing
 from labs.equality import Gap
 from labs.gpt import GPT
@@ -161,7 +161,7 @@ class TestOnPaper:
         def missing(name, mine=None):
             raise Missing(f"{name} is missing")
 
-        monkeypatch.setattr(lab, "reference", missing)
+        monkeypatch.setattr(answers, "reference", missing)
         assert lab.run(8).notes == ["tp_linear_pair.copy_to_ranks is missing"]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from labs import answers as looked_up
 from labs import formulas, ranks
 from labs import one_f_one_b as lab
 from labs.bubble_math import play
@@ -252,7 +253,7 @@ def test_an_order_that_cannot_run_is_not_launched(monkeypatch):
 
     order.__module__ = "solutions.not_the_learners"  # asked here, with no launch at all
     monkeypatch.setattr(ranks, "launch", lambda *_, **__: pytest.fail("launched"))
-    monkeypatch.setattr(lab, "reference", lambda name, mine=None: mine or getattr(
+    monkeypatch.setattr(looked_up, "reference", lambda name, mine=None: mine or getattr(
         answers, name.partition(".")[2]))  # fmt: skip
     told = "1F1B on 4 ranks, 8 micro-batches cannot run: 1F1B comes to a stop: rank 0 is to do B0"
     with pytest.raises(ValueError, match=told):

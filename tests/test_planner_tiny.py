@@ -9,6 +9,7 @@ from itertools import product
 import pytest
 from click.testing import CliRunner
 
+from labs import answers
 from labs.answers import Missing
 from labs.cli import main
 from labs.mesh import legal as mesh_legal
@@ -177,10 +178,10 @@ class TestRefusals:
         assert done.exit_code == 2 and "a plan lacks 'schema'" in done.output
 
     def test_without_answers(self, monkeypatch):
-        def missing(name: str) -> None:
+        def missing(name: str, mine: object = None) -> None:
             raise Missing(f"{name} is missing")
 
-        monkeypatch.setattr(tiny, "reference", missing)
+        monkeypatch.setattr(answers, "reference", missing)
         done = labs("plan", "tiny")
         assert done.exit_code == 2 and "copy_to_ranks is missing" in done.output
 

@@ -209,7 +209,7 @@ def test_without_answers_it_says_so(monkeypatch):
     def missing(name, mine=None):
         raise looked_up.Missing(f"{name} is missing")
 
-    monkeypatch.setattr(lab, "reference", missing)
+    monkeypatch.setattr(looked_up, "reference", missing)
     assert lab.run(4, only=lab.BYTES).notes == ["ring_attention.merge_partials is missing"]
 
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from labs import answers as looked_up
 from labs import formulas, ranks, tp_linear_pair
 from labs.answers import Missing
 from labs.tp_linear_pair import figures
@@ -107,7 +108,7 @@ def test_without_answers_the_stored_result_is_shown(monkeypatch: pytest.MonkeyPa
     def nothing(name: str, mine: object = None) -> object:
         raise Missing(f"{name} is not there")
 
-    monkeypatch.setattr(tp_linear_pair, "reference", nothing)
+    monkeypatch.setattr(looked_up, "reference", nothing)
     result = tp_linear_pair.run(4)
     assert result.stored and result.ok and result.run is None
     assert "not measured here" in repr(result)
@@ -122,7 +123,7 @@ def test_an_answer_of_ones_own_needs_no_answers(monkeypatch: pytest.MonkeyPatch)
             raise Missing(f"{name} is not there")
         return mine
 
-    monkeypatch.setattr(tp_linear_pair, "reference", only_given)
+    monkeypatch.setattr(looked_up, "reference", only_given)
     given = dict(column_parallel=answers.column_parallel, row_parallel=answers.row_parallel)
     result = tp_linear_pair.run(2, only="pair", worlds=(), status=False, **given)
     assert not result.stored and result.ok

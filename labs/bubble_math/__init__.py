@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
-from labs import ranks
+from labs import ranks, unanswered
 from labs.answers import Missing, reference
 from labs.bubble_math import accounts
 from labs.bubble_math.jobs import (
@@ -86,8 +86,7 @@ def run(
     try:
         order = reference("one_f_one_b.gpipe_order", gpipe_order)
     except Missing as missing:
-        result.notes.append(str(missing))
-        return result
+        return unanswered.told(result, missing)
     begun = time.monotonic()
     if ranks == 1 and COMPUTE in sections:
         result.notes.append(f"{COMPUTE} left out: it takes {COMPUTE_RANKS} ranks")

@@ -14,7 +14,8 @@ def explore(p: int = 4, m: int = 8, **mine: Callable) -> object:
     """A box of widgets: p ranks, m micro-batches to begin with.
 
     mine: orders of your own by the name of the exercise, in place of the course's. Schedules whose
-    order is nowhere are left out. Raises ValueError for another name.
+    order is nowhere are left out. Raises ValueError for another name, labs.answers.Missing where
+    there is no order at all.
     """
     names = [known.order for known in KNOWN.values()]
     unknown = [name for name in mine if name not in names]
@@ -25,7 +26,10 @@ def explore(p: int = 4, m: int = 8, **mine: Callable) -> object:
     for known in KNOWN.values():
         try:
             order = reference(f"one_f_one_b.{known.order}", mine.get(known.order))
-        except Missing:
+        except Missing as one:
+            missing = one
             continue
         orders[known.title] = (known, order)
+    if not orders:
+        raise missing
     return explore_orders(orders, p=p, m=m)

@@ -20,8 +20,25 @@ import sys
 
 import click
 
+from labs.cli.refuse import BadInput
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+class _Course(click.Group):
+    """Says in a sentence that a release for students has no grading."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            if error.name != "labs.grading":
+                raise
+            raise BadInput(
+                "this copy of the course is a release for students and has no grading; use the "
+                "whole course"
+            ) from None
+
+
+@click.group(cls=_Course, context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """Labs on model parallelism, run on real torchrun ranks of this machine."""
     for stream in (sys.stdout, sys.stderr):
@@ -182,12 +199,14 @@ def plan_score_command(file: str, json_file: str | None) -> None:
 @click.option("--points", "points_file", metavar="FILE.toml", help="Points and the late policy.")
 @click.option("--notebook", "notebooks", multiple=True, metavar="TOPIC",
               help="Grade this one (more than once: these); else what was handed in.")  # fmt: skip
+@click.option("--seconds", type=float, default=20.0, show_default=True,
+              help="That ranks get to come to their end.")  # fmt: skip
 @click.option("--regrade", is_flag=True, help="Grade again what is graded, with other inputs.")
 @click.option("--only", multiple=True, metavar="NAME", help="With --regrade: a student, exercise.")
 @click.option("--diff", is_flag=True, help="Print which grades changed.")
 def grade_command(
     submissions: str, out: str, jobs: int | None, isolation: str, points_file: str | None,
-    notebooks: tuple[str, ...], regrade: bool, only: tuple[str, ...], diff: bool,
+    notebooks: tuple[str, ...], seconds: float, regrade: bool, only: tuple[str, ...], diff: bool,
 ) -> None:  # fmt: skip
     """Grade a folder or zip of notebooks, one a student, outside the students' reach.
 
@@ -195,7 +214,8 @@ def grade_command(
     """
     from labs.cli.grade import grade
 
-    sys.exit(grade(submissions, out, jobs, isolation, points_file, notebooks, regrade, only, diff))
+    sys.exit(grade(submissions, out, jobs, isolation, points_file, notebooks, seconds, regrade,
+                   only, diff))  # fmt: skip
 
 
 @main.command("feedback")
@@ -249,3 +269,20 @@ def tour_command(cold: bool) -> None:
     from labs.cli.tour import tour
 
     sys.exit(tour(cold))
+
+
+@main.command("release")
+@click.option(
+    "--out", required=True, metavar="DIR|ZIP", help="A folder, or a zip that ends in .zip."
+)
+@click.option("--with-answers", multiple=True, metavar="TOPIC",
+              help="Hand over these answers too; may be given more than once.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Replace an earlier release.")
+def release_command(out: str, with_answers: tuple[str, ...], force: bool) -> None:
+    """For instructors: the course without its answers, for students.
+
+    Every file is compared with the answers first; where one is inside, nothing is written.
+    """
+    from labs.cli.release import release
+
+    sys.exit(release(out, with_answers, force))

@@ -14,7 +14,7 @@ from labs.grading.records import GRADER_ERROR
 
 def grade(
     submissions: str, out: str, jobs: int | None, isolation: str, points_file: str | None,
-    notebooks: tuple[str, ...], regrade: bool, only: tuple[str, ...], diff: bool,
+    notebooks: tuple[str, ...], seconds: float, regrade: bool, only: tuple[str, ...], diff: bool,
 ) -> int:  # fmt: skip
     """Grade a class. Returns 0; 1 where the grader itself failed for somebody."""
     if only and not regrade:
@@ -22,7 +22,7 @@ def grade(
     with bad_input():
         wanted = session.Wanted(
             Path(submissions), Path(out), points.load(points_file), jobs, isolation,
-            [topics.find(one).name for one in notebooks], only if regrade else None,
+            [topics.find(one).name for one in notebooks], only if regrade else None, seconds,
         )  # fmt: skip
         try:
             done = session.run(wanted, click.echo)

@@ -24,5 +24,5 @@ def hint(what: str | None, number: int) -> int:
     if number < last:
         click.echo(f"the next: labs hint {found.name} {number + 1}")
     else:
-        click.echo(f"that was the last: the answer is in solutions/{found.topic}.py")
+        click.echo(f"that was the last{exercise.where_answer(found, ': ')}")
     return 0

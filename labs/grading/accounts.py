@@ -2,7 +2,9 @@
 
 An answer runs in the process that keeps its ledger, and can write what it likes there. So each
 phase's bytes are counted outside as well, and the two must agree: what a ledger leaves out was sent
-all the same, and what it makes up never left.
+all the same, and what it makes up never left. Of a ledger's line only the operation, its payload
+and its calls are taken, which the judge compares with what the exercise asks for; how many bytes
+that is on the wire is worked out here.
 """
 
 from __future__ import annotations
@@ -10,13 +12,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from labs.grading.sandbox.launcher import Launched
+from labs.grading.sandbox.network import HEADER_BYTES, SEGMENT_BYTES, Count
+from labs.ranks import wire
+from labs.ranks.ledger import Row
 
 # What gloo adds, counted in benchmarks/grading.py: 576 bytes a rank and step of an all-reduce.
 _A_CALL = 640  # bytes, for each call and each other rank
 _A_PHASE = 2048  # bytes: a group that is made, a barrier
 _SHARE = 0.02
+_MOST_AGAIN = 8
+_JUDGED = frozenset(("forward", "backward"))
+_MOST_CALLS = 16  # of one line, in a phase whose calls an exercise counts
+# Heads are taken off the counted bytes, and those of a small datagram are smaller than what is
+# taken off for it. So not more heads are taken off than honest ranks send: a packet for each full
+# segment and its acknowledgement, and some for each call.
+_SEGMENT = 512  # bytes
+_PACKETS_A_CALL, _PACKETS_A_PHASE = 24, 64
 _IN_PARTS = ("reduce_scatter",)
-"""What gloo does with a list of tensors in as many rounds as there are ranks, all with heads."""
+"""What gloo makes of a list of tensors in a round for each rank, each with its heads."""
 
 
 @dataclass(frozen=True)
@@ -50,32 +63,60 @@ def accounts(launched: Launched) -> list[Account]:
     that has its name.
     """
     outside = launched.outside
-    by_name: dict[str, list[tuple[int, int]]] = {}
     together = any(phase.name == TOGETHER for phase in outside.phases)
+    by_name: dict[str, list[Count]] = {}
     for phase in outside.phases:
         name = "" if together else phase.name
-        before = by_name.get(name, [(0, 0)] * len(phase.counts))
-        counted = zip(before, phase.payload, phase.again, strict=True)
-        by_name[name] = [(a + payload, b + again) for (a, b), payload, again in counted]
+        before = by_name.get(name, [Count(0, 0)] * len(phase.counts))
+        by_name[name] = [a + b for a, b in zip(before, phase.counts, strict=True)]
     return [
-        _account(launched, phase, place, *counted)
-        for phase, by_rank in by_name.items()
-        for place, counted in enumerate(by_rank)
+        _account(launched, phase, place, count)
+        for phase, counts in by_name.items()
+        for place, count in enumerate(counts)
     ]
 
 
-def _account(launched: Launched, phase: str, place: int, counted: int, again: int) -> Account:
+def _account(launched: Launched, phase: str, place: int, count: Count) -> Account:
     outside = launched.outside
     mine = [
         row for row in launched.run.ledger.rows
         if phase in ("", row.phase, row.section) and (row.rank == place or not outside.apart)
     ]  # fmt: skip
-    told = sum(row.wire_bytes for row in mine)
-    calls = sum(row.count * (outside.ranks if row.op in _IN_PARTS else 1) for row in mine)
-    ranks = 1 if outside.apart else outside.ranks
-    most = told * (1 + _SHARE) + calls * _A_CALL * (outside.ranks - 1) + _A_PHASE * ranks + again
+    told = sum(on_wire(row, outside.ranks) for row in mine)
+    calls = sum(_calls(row, phase, outside.ranks) for row in mine)
+    ranks, others = 1 if outside.apart else outside.ranks, outside.ranks - 1
+    # As often as the kernel says, a segment was sent twice: of what was told, and a few besides. A
+    # rank can have its kernel send within itself again as often as it likes.
+    again = min(count.again * SEGMENT_BYTES, told + _MOST_AGAIN * SEGMENT_BYTES)
+    most = told * (1 + _SHARE) + calls * _A_CALL * others + _A_PHASE * ranks + again
+    heads = 2 * told / _SEGMENT + calls * _PACKETS_A_CALL * others + _PACKETS_A_PHASE * ranks
+    counted = count.bytes - HEADER_BYTES * min(count.packets, int(heads))
     who = f"rank {place}" if outside.apart else "all ranks"
-    return Account(f"{who} {phase}".strip(), told, most, counted)
+    return Account(f"{who} {phase}".strip(), told, most, max(0, counted))
+
+
+def _calls(row: Row, phase: str, ranks: int) -> int:
+    """Calls for each of which some bytes are allowed."""
+    count = max(0, row.count) * (ranks if row.op in _IN_PARTS else 1)
+    if phase not in _JUDGED:
+        return count
+    return 0 if row.op == "barrier" else min(count, _MOST_CALLS)
+
+
+def on_wire(row: Row, ranks: int) -> float:
+    """Bytes that the calls of a line put on the wire: what it says, or the most that can be.
+
+    The most is that of the largest group, on the place in it that sends most.
+    """
+    if row.payload_bytes <= 0:
+        return 0.0
+    most = max(
+        wire.cost("gloo", row.op, row.payload_bytes, ranks, place, 0).wire
+        for place in range(ranks)
+    )  # fmt: skip
+    if row.op == "all_to_all":  # uneven pieces: none may stay
+        most = float(row.payload_bytes)
+    return min(max(row.wire_bytes, 0.0), most)
 
 
 def contradiction(launched: Launched) -> str:

@@ -14,22 +14,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from labs.grading import archive, clocks, students
+from labs.grading import archive, clocks, layout, students
 from labs.grading.archive import Entry
 from labs.grading.records import Submission
 
 MOST_TOTAL = 1_000_000_000  # bytes of all files that are read
 MOST_OF_ONE = 40  # files of one student
 MOST_BYTES_OF_ONE = 25_000_000
-
-_NOISE = ("__MACOSX", ".ipynb_checkpoints", "__pycache__", ".git", ".DS_Store", "Thumbs.db",
-          "desktop.ini", "Icon\r")  # fmt: skip
-# Parts of the course itself, where a student packed all of it.
-_COURSE = ("labs", "solutions", "tests", "benchmarks", "scripts", "instructor", "site-packages")
-_NBGRADER = (
-    "source", "release", "autograded", "feedback", "gradebook.db", "nbgrader_config.py",
-)  # fmt: skip
-_TOLD = ("times.csv", "submission_metadata.yml")
 
 
 @dataclass
@@ -53,9 +44,9 @@ def collected(path: str | Path) -> Collected:
     """
     path = Path(path)
     entries, name = _opened(path)
-    entries = [one for one in entries if not _is_noise(one)]
-    entries, at_root = _unwrapped(entries, name)
-    entries = _of_one_course(_only_submitted(entries), name)
+    entries = [one for one in entries if not layout.is_noise(one)]
+    entries, at_root = layout.unwrapped(entries, name)
+    entries = layout.of_one_course(layout.only_submitted(entries), name)
     _refuse_much(entries, name)
     found = Collected()
     people = clocks.gradescope(at_root.get("submission_metadata.yml", b""))
@@ -85,10 +76,10 @@ def _opened(path: Path) -> tuple[list[Entry], str]:
     """The entries, and what the collection is called. A folder with one zip in it is that zip."""
     if path.is_dir():
         entries = archive.of_folder(path)
-        real = [one for one in entries if not _is_noise(one) and one.name not in _TOLD]
+        real = [one for one in entries if not layout.is_noise(one) and one.name not in layout.TOLD]
         if len(real) == 1 and _is_export(real[0]):
             inner = path / real[0].file
-            beside = [one for one in entries if one.name in _TOLD]
+            beside = [one for one in entries if one.name in layout.TOLD]
             return [*archive.of_zip(inner.name, inner), *beside], inner.stem
         return entries, path.resolve().name
     if not path.exists():
@@ -106,71 +97,6 @@ def _is_export(alone: Entry) -> bool:
     return is_zip and not students.owner(alone.path, "").sure
 
 
-def _is_noise(entry: Entry) -> bool:
-    return any(part in _NOISE or part.startswith("._") for part in entry.path)
-
-
-def _unwrapped(entries: list[Entry], name: str) -> tuple[list[Entry], dict[str, bytes]]:
-    """The entries without folders that hold the whole class, and the files that tell of them.
-
-    At most one such folder is taken off, and one with a name that can be no student's.
-    """
-    told: dict[str, bytes] = {}
-    done = name.lower() in students.CLASSES
-    while True:
-        for one in entries:
-            if one.path in [(table,) for table in _TOLD] and not one.problem:
-                told[one.name] = _content(one)
-        entries = [one for one in entries if one.path not in [(table,) for table in _TOLD]]
-        inner = [one for one in entries if len(one.path) > 1]
-        tops = {one.path[0] for one in entries}
-        if len(tops) != 1 or not inner:
-            return entries, told
-        top = next(iter(tops))
-        named = top.lower() in students.CLASSES
-        if not named and (done or _is_student(top, inner)):
-            return entries, told
-        done = True
-        entries = [replace(one, path=one.path[1:]) for one in inner]
-
-
-def _content(table: Entry) -> bytes:
-    try:
-        return table.load()
-    except ValueError as error:
-        raise ValueError(f"{table.name} {error}") from None
-
-
-def _is_student(folder: str, inner: list[Entry]) -> bool:
-    """Whether the only folder is a student's, not one that holds the class."""
-    files = [one for one in inner if not one.folder]
-    mine = [one for one in files if len(one.path) == 2]
-    alone = len(files) == len(mine) == 1
-    stamped = any(one.name == "timestamp.txt" and len(one.path) == 3 for one in files)
-    lessons = bool(mine) and all(students.is_lesson(one.name) for one in mine)
-    return students.is_platform(folder) or alone or stamped or lessons
-
-
-def _only_submitted(entries: list[Entry]) -> list[Entry]:
-    """Of an nbgrader course the folder `submitted`; of others everything."""
-    tops = {one.path[0] for one in entries}
-    if "submitted" not in tops or not tops & set(_NBGRADER):
-        return entries
-    return [
-        replace(one, path=one.path[1:])
-        for one in entries
-        if one.path[0] == "submitted" and len(one.path) > 1
-    ]
-
-
-def _of_one_course(entries: list[Entry], name: str) -> list[Entry]:
-    """Where all is one copy of the course, it is one student's, called as the collection is."""
-    tops = {one.path[0] for one in entries}
-    if not tops >= {"notebooks", "labs"}:
-        return entries
-    return [replace(one, path=(name, *one.path)) for one in entries]
-
-
 def _refuse_much(entries: list[Entry], name: str) -> None:
     total = sum(one.size for one in entries if not one.problem and not one.folder)
     if total > MOST_TOTAL:
@@ -181,11 +107,11 @@ def _add(found: Collected, student: str, owned: list[tuple[Entry, students.Owner
     """Add one student's submissions, and a note of each file that is none."""
     entries, others, course = [], [], 0
     stamps = {one.path[:-1]: one for one, whose in owned if _is_stamp(one, whose)}
+    copies = layout.copies_in(one.path for one, _ in owned)
     for one, whose in owned:
         if one.folder or _is_stamp(one, whose):
             continue
-        folders = set(one.path[1:-1])
-        if folders & set(_COURSE):
+        if layout.is_of_course(one.path, copies):
             course += 1
         elif _suffix(one.name) or one.name.lower().endswith(".zip"):
             entries.append(one)
@@ -242,8 +168,9 @@ def _inside(
         told = told if told.startswith(outer.name) else f"{outer.name} {told}"
         return [_problem(student, outer, told)]
     entries, added, others = [], [], 0
+    copies = layout.copies_in(one.path for one in inner)
     for one in inner:
-        if one.folder or _is_noise(one) or set(one.path[:-1]) & set(_COURSE):
+        if one.folder or layout.is_noise(one) or layout.is_of_course(one.path, copies):
             continue
         if one.name.lower().endswith(".zip"):
             one = replace(one, problem=one.problem or f"is a zip in {outer.name}; unpack it")

@@ -9,15 +9,16 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from labs import ranks
+from labs import cells, ranks
 from labs.exercise import FAILED, NOT_ATTEMPTED, NOT_REACHED, PASSED, Exercise, Verdict
 from labs.grading import records
 from labs.grading.accounts import TOGETHER, contradiction
 from labs.grading.hidden import Hidden, hidden_of
 from labs.grading.records import Grade, PropertyGrade
-from labs.grading.sandbox.launcher import Launched, Sandbox
+from labs.grading.sandbox.launcher import Launched, Sandbox, SandboxError
+from labs.grading.sandbox.places import COURSE
 from labs.ranks.ship import Source
 
 PARALLEL = frozenset(
@@ -28,6 +29,7 @@ PARALLEL = frozenset(
 _TRAFFIC = ("traffic", "messages on their way", "messages")
 _MEMORY = ("largest tensor", "held at a time", "stored")
 _MOST_PRINTED = 2000
+_MOST_TOLD = 4000  # characters of a detail: some of it is what ranks reported
 
 
 def seed(secret: bytes, *phase: object) -> int:
@@ -46,6 +48,7 @@ class _Judged:
     of_hidden: bool = False  # whether the first of those was a hidden case
     contradictions: list[str] = field(default_factory=list)
     measured: list[dict] = field(default_factory=list)
+    odd: str = ""  # why what its ranks reported could not be judged
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,10 @@ def grade(
         return _grade(asked, sandbox, points, _Judged(public), records.NOT_ATTEMPTED)
     try:
         judged = _judge(asked, sandbox, secret)
+    except SandboxError:
+        raise
+    except Exception as error:
+        judged = _odd(asked, sandbox, secret, error)
     finally:
         launched = sandbox.launched[began:]
         del sandbox.launched[began:]
@@ -104,6 +111,28 @@ def _judge(asked: Asked, sandbox: Sandbox, secret: bytes) -> _Judged:
                 judged.of_hidden = True
                 break
     return judged
+
+
+def _odd(asked: Asked, sandbox: Sandbox, secret: bytes, error: Exception) -> _Judged:
+    """A judge has raised: whose fault is it? Ranks may report what no honest one does.
+
+    The course's own answer is judged on the same inputs. Where that goes through, it was what the
+    student's ranks reported; else, or where there is no answer to try it with, `error` is raised.
+    """
+    exercise = asked.exercise
+    file = COURSE / "solutions" / f"{exercise.topic}.py"
+    own = cells.read(file).source(exercise.name) if file.exists() else None
+    if own is None:
+        raise error
+    try:
+        _judge(replace(asked, source=own), sandbox, secret)
+    except SandboxError:
+        raise
+    except Exception:
+        raise error from None
+    why = f"what its ranks reported cannot be judged: it has another form ({type(error).__name__})"
+    public = [Verdict(name, NOT_REACHED) for name in exercise.properties]
+    return _Judged(public, odd=why)
 
 
 def _held(verdicts: Sequence[Verdict], name: str) -> bool:
@@ -147,6 +176,8 @@ def _holds(judged: _Judged, verdict: Verdict) -> bool:
 
 
 def _state(exercise: Exercise, judged: _Judged) -> str:
+    if judged.odd:
+        return records.CRASH
     if judged.failed:
         return judged.failed[0].state
     wrong = {verdict.name for verdict in judged.public if not _holds(judged, verdict)}
@@ -168,14 +199,15 @@ def _grade(
         PropertyGrade(
             verdict.name, verdict.state,
             points.get(verdict.name, 0.0) if _gets_points(judged, verdict) else 0.0,
-            points.get(verdict.name, 0.0), verdict.detail, verdict.hint,
+            points.get(verdict.name, 0.0), verdict.detail[:_MOST_TOLD],
+            verdict.hint[:_MOST_TOLD],
             sum(judged.hidden.get(verdict.name, ())), len(judged.hidden.get(verdict.name, ())),
         )
         for verdict in judged.public
     )  # fmt: skip
     failed = judged.failed[0] if judged.failed else None
-    told = ""
-    if failed:
+    told = judged.odd
+    if failed and not told:
         where = "in a hidden case: " if judged.of_hidden else ""
         told = f"{where}{failed.run.failure}"
     printed = next((v.output for v in judged.public if v.output), "")[:_MOST_PRINTED]
@@ -183,7 +215,7 @@ def _grade(
         student=asked.student, topic=exercise.topic, exercise=exercise.name, kind=exercise.kind,
         state=state, points=round(sum(one.points for one in properties), 2),
         of=round(sum(points.values()), 2), isolation=sandbox.isolation, properties=properties,
-        notes=(*asked.notes, *_told(judged)), told=told, printed=printed,
+        notes=(*asked.notes, *_told(judged)), told=told[:_MOST_TOLD], printed=printed,
         seconds=round(sum(one["seconds"] for one in judged.measured), 3),
         measured=dict(launches=judged.measured),
     )  # fmt: skip

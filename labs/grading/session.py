@@ -27,6 +27,7 @@ from labs.grading.records import GRADER_ERROR, Grade
 from labs.grading.results import Results, digest
 from labs.grading.sandbox import probe
 from labs.grading.sandbox.launcher import Sandbox, SandboxError
+from labs.grading.sandbox.limits import Limits
 from labs.grading.words import write
 from labs.ranks.devices import cores
 from labs.ranks.ship import Source
@@ -46,6 +47,7 @@ class Wanted:
     isolation: str = "auto"
     topics: Sequence[str] = ()  # none: those that somebody has handed in
     regrade: Sequence[str] | None = None  # students and exercises; empty: all; None: what is new
+    seconds: float = Limits().wall_seconds  # that ranks get to come to their end
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,8 @@ def run(wanted: Wanted, say: Callable[[str], None]) -> Outcome:
     """
     if wanted.jobs is not None and not 1 <= wanted.jobs <= _MOST_JOBS:
         raise ValueError(f"--jobs must be 1 to {_MOST_JOBS}, got {wanted.jobs}")
+    if not 1 <= wanted.seconds <= 600:
+        raise ValueError(f"--seconds must be 1 to 600, got {wanted.seconds:g}")
     found = collected(wanted.submissions)
     with _folder(wanted.out) as secret, _sandboxes(wanted) as (level, sandbox, passed_over):
         results = Results(wanted.out)
@@ -186,7 +190,7 @@ class _Workers:
                 mine.close()
 
     def _sandbox(self) -> Sandbox:
-        return Sandbox(self.level.name, hidden=_private(self.wanted))
+        return _sandbox(self.level.name, self.wanted)
 
     def _grade(self, task: _Task, sandbox: Sandbox) -> Sandbox:
         """Grade one answer and write it down. Returns the sandbox for the next one."""
@@ -240,6 +244,9 @@ def _folder(out: Path) -> Iterator[bytes]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise ValueError(f"another `labs grade` is at work in {out}") from None
+        for name in (SUBMISSIONS, gradebook.FILE):
+            for half in out.glob(f".{name}.*.part"):  # of a run that was killed amid writing it
+                half.unlink(missing_ok=True)
         secret = out / SECRET
         if not secret.exists():
             new = out / f"{SECRET}.new"
@@ -251,6 +258,11 @@ def _folder(out: Path) -> Iterator[bytes]:
         yield bytes.fromhex(secret.read_text())
     finally:
         os.close(lock)
+
+
+def _sandbox(level: str, wanted: Wanted) -> Sandbox:
+    limits = Limits(wall_seconds=wanted.seconds, cpu_seconds=int(2 * wanted.seconds) + 1)
+    return Sandbox(level, hidden=_private(wanted), limits=limits)
 
 
 def _private(wanted: Wanted) -> list[str]:
@@ -266,7 +278,7 @@ def _sandboxes(wanted: Wanted) -> Iterator[tuple[isolation.Level, Sandbox, list[
 
     def attempt(name: str) -> str:
         try:
-            made[name] = Sandbox(name, hidden=_private(wanted))
+            made[name] = _sandbox(name, wanted)
         except OSError as error:
             return str(error)
         why = probe.works(made[name])

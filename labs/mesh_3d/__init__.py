@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from types import ModuleType
 
-from labs.answers import Missing, reference
+from labs import unanswered
+from labs.answers import Missing, references
 from labs.mesh import legal
 from labs.mesh.layout import Layout
 from labs.mesh.trainer import PARTS as _OF_A_STEP
@@ -97,10 +98,9 @@ def run(
         plural = "rank" if ranks == 1 else "ranks"
         result.notes.append(f"{ranks} {plural}: {ask.layout} (run(layout=...) sets another)")
     try:
-        parts = {name: reference(f"{of}.{name}", mine.get(name)) for name, of in PARTS.items()}
+        parts = references(PARTS, mine)
     except Missing as missing:
-        result.notes.append(str(missing))
-        return result
+        return unanswered.told(result, missing)
     begun = time.monotonic()
     for section in sections:
         room = _ROOMS[section]
@@ -132,6 +132,6 @@ def bisect(
     ask = refuse.asked(ranks, layout, zero, tied, None, mode, status)
     legal.flag(sequence_parallel=sequence_parallel)
     refuse.parts(TOPIC, PARTS, mine)
-    parts = {name: reference(f"{of}.{name}", mine.get(name)) for name, of in PARTS.items()}
+    parts = references(PARTS, mine)
     config = jobs.config(ask.layout, ask.zero, ask.tied)
     return watch(replace(config, sequence_parallel=sequence_parallel), parts, ask.launch)

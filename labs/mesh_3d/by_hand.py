@@ -17,7 +17,7 @@ from typing import NoReturn
 
 import torch.distributed as dist
 
-from labs.answers import reference
+from labs.answers import references
 from labs.mesh import legal
 from labs.mesh.config import Config
 from labs.mesh.layout import Layout
@@ -77,7 +77,7 @@ def _layout(text: str) -> Layout:
 
 def run_here() -> int:
     """Run the lab in this process, one of torchrun's. Returns the exit code; 2: it cannot be."""
-    parts = {name: reference(f"{topic}.{name}") for name, topic in PARTS.items()}
+    parts = references(PARTS)
     with by_hand.joined() as joined:
         n = dist.get_world_size()
         try:

@@ -49,6 +49,8 @@ def normalise(notebook: NotebookNode, root: Path, *, new_ids: bool = True) -> No
             name = _identity(cell, index)
             seen[name] = seen.get(name, 0) + 1
             cell.id = name if seen[name] == 1 else f"{name}-{seen[name]}"
+        if is_exercise(cell):
+            cell.metadata = NotebookNode({"nbgrader": _nbgrader(cell), **cell.metadata})
     return notebook
 
 
@@ -87,6 +89,18 @@ def keep_stored(
 def as_text(notebook: NotebookNode) -> str:
     """The notebook as it is written to disk: nbformat's own writer, one newline at the end."""
     return nbformat.writes(notebook, version=4).rstrip("\n") + "\n"
+
+
+def _nbgrader(cell: NotebookNode) -> NotebookNode:
+    """What nbgrader knows an exercise by: a cell for an answer, not graded by a test beside it."""
+    return NotebookNode(
+        grade=False,
+        grade_id=cell.id.removeprefix("exercise-"),
+        locked=False,
+        schema_version=3,
+        solution=True,
+        task=False,
+    )
 
 
 def _identity(cell: NotebookNode, index: int) -> str:

@@ -13,8 +13,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
-from labs import ranks
-from labs.answers import Missing, reference
+from labs import ranks, unanswered
+from labs.answers import Missing, references
 from labs.one_f_one_b import accounts, copies, torch_native
 from labs.one_f_one_b.jobs import (
     CLOCK,
@@ -81,10 +81,9 @@ def run(
         left = filter(None, (refuse.no_multiple(m, ranks) for m in asked))
         result.notes += [f"interleaved 1F1B is left out: {told}" for told in left]
     try:
-        parts = {name: reference(f"{TOPIC}.{name}", mine.get(name)) for name in PARTS}
+        parts = references(dict.fromkeys(PARTS, TOPIC), mine)
     except Missing as missing:
-        result.notes.append(str(missing))
-        return result
+        return unanswered.told(result, missing)
     begun = time.monotonic()
     orders = Orders(parts)
     if SLOTS in sections:

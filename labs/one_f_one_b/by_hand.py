@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch.distributed as dist
 
-from labs.answers import reference
+from labs.answers import references
 from labs.one_f_one_b import MICRO_BATCHES, PARTS, SECTIONS, TOPIC, accounts, take
 from labs.one_f_one_b.jobs import Orders, jobs
 from labs.pipeline.on_rank import on_rank
@@ -16,7 +16,7 @@ FORWARD, TRIES = 0.010, 2
 
 def run_here() -> int:
     """Run the lab in this process, one of torchrun's. Returns the exit code."""
-    parts = {name: reference(f"{TOPIC}.{name}") for name in PARTS}
+    parts = references(dict.fromkeys(PARTS, TOPIC))
     with by_hand.joined() as joined:
         n, orders = dist.get_world_size(), Orders(parts)
         planned = jobs(orders, n, SECTIONS, MICRO_BATCHES, FORWARD, TRIES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch.distributed as dist
 
-from labs.answers import reference
+from labs.answers import references
 from labs.mesh import accounted
 from labs.mesh.trainer import PARTS
 from labs.planner.exports.shrink import MOST, shrink
@@ -16,7 +16,7 @@ from labs.result import Result
 
 def run_here() -> int:
     """Run it in this process, one of torchrun's. Returns the exit code."""
-    parts = {name: reference(f"{topic}.{name}") for name, topic in PARTS.items()}
+    parts = references(PARTS)
     with by_hand.joined() as joined:
         asked, n = Asked(), dist.get_world_size()
         shrunk = shrink(asked.layout(), asked.model(), min(n, MOST))

@@ -16,7 +16,7 @@ import torch
 
 from labs import formulas
 from labs import ranks as on_ranks
-from labs.answers import reference
+from labs.answers import references
 from labs.gpt import Shape
 from labs.mesh import accounted, needs
 from labs.mesh.config import Config
@@ -147,7 +147,7 @@ def measure(
     """Train it on ranks. Raises ValueError before the launch, RunFailed where it fails."""
     config = config_of(shrunk.layout, shrunk.model)
     needs.check()
-    parts = {name: reference(f"{of}.{name}") for name, of in PARTS.items()}
+    parts = references(PARTS)
     clocked = [timed(config)] if config.layout.pp > 1 else []
     run = on_ranks.launch(
         accounted.on_rank, config.layout.ranks, args=([config], parts, clocked), limit=limit,

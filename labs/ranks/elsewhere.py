@@ -21,8 +21,8 @@ def launcher() -> Callable | None:
 
 
 @contextlib.contextmanager
-def launched_by(other: Callable) -> Iterator[None]:
-    """Have every `launch` in this block carried out by `other`."""
+def launched_by(other: Callable | None) -> Iterator[None]:
+    """Have every `launch` in this block carried out by `other`; None: by `launch` itself."""
     token = _launcher.set(other)
     try:
         yield

@@ -12,8 +12,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
-from labs import ranks
-from labs.answers import Missing, reference
+from labs import ranks, unanswered
+from labs.answers import Missing, references
 from labs.context_parallel.clock import timed, timed_jobs, timed_on_rank
 from labs.context_parallel.on_rank import on_rank
 from labs.result import Result
@@ -82,10 +82,9 @@ def run(
     refuse.fits(ranks, (*plan.full, *(job for _, job in plan.jobs)))
     result = Result(TOPIC, dict(ranks=ranks, length=length, lengths=asked))
     try:
-        parts = {name: reference(f"{TOPIC}.{name}", mine.get(name)) for name in PARTS}
+        parts = references(dict.fromkeys(PARTS, TOPIC), mine)
     except Missing as missing:
-        result.notes.append(str(missing))
-        return result
+        return unanswered.told(result, missing)
     begun = time.monotonic()
     if ranks == 1:
         out = [name for name in sections if name in (MEMORY, LONGEST, *timed_jobs.SECTIONS)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch.distributed as dist
 
-from labs.answers import reference
+from labs.answers import references
 from labs.context_parallel.clock import timed, timed_jobs, timed_on_rank
 from labs.context_parallel.on_rank import on_rank
 from labs.ranks import by_hand
@@ -18,7 +18,7 @@ def run_here() -> int:
 
     All but full attention, which is there to be measured on one rank alone.
     """
-    parts = {name: reference(f"{TOPIC}.{name}") for name in PARTS}
+    parts = references(dict.fromkeys(PARTS, TOPIC))
     with by_hand.joined() as joined:
         n = dist.get_world_size()
         sections = [name for name in SECTIONS if name != accounts.LONGEST]

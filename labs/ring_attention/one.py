@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import torch
 
-from labs import equality
+from labs import equality, unanswered
 from labs import ranks as on_ranks
-from labs.answers import Missing, reference
+from labs.answers import Missing, references
 from labs.context_parallel.attention import BLOCKS
 from labs.context_parallel.jobs import CAUSAL, PLAIN, RING, ULYSSES, ZIGZAG, Job
 from labs.context_parallel.on_rank import on_rank
@@ -58,10 +58,9 @@ def one(
     refuse.fits(ranks, [job])
     result = Result("ring_attention", dict(ranks=ranks, length=length))
     try:
-        parts = {name: reference(f"ring_attention.{name}", mine.get(name)) for name in NAMES}
+        parts = references(dict.fromkeys(NAMES, "ring_attention"), mine)
     except Missing as missing:
-        result.notes.append(str(missing))
-        return result
+        return unanswered.told(result, missing)
     begun = time.monotonic()
     run = _launch(parts, job, mode, status)
     held = parity.hold(job, 0, run, parts, parity.Wholes())

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from labs import ranks
-from labs.answers import reference
+from labs.answers import references
 from labs.ranks import Run
 from labs.result import Check
 from labs.sequence_parallel import (
@@ -67,7 +67,7 @@ def parts(**mine: Callable) -> dict[str, Callable]:
             f"{unknown[0]!r} is no part of sequence parallelism; its parts are "
             f"{', '.join(PARTS)} and {SUMS}"
         )
-    found = {name: reference(f"{topic}.{name}", mine.get(name)) for name, topic in PARTS.items()}
+    found = references(PARTS, mine)
     return {**found, SUMS: mine.get(SUMS, gradients.sum_over_ranks)}
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import torch
 
-from labs import equality, ranks, text
-from labs.answers import Missing, reference
+from labs import equality, ranks, text, unanswered
+from labs.answers import Missing, attempted, references
 from labs.result import Result, at_least, from_dict
 from labs.sections import chosen
 from labs.tp_linear_pair import legality
@@ -82,7 +82,8 @@ def run(
     try:
         parts = _parts(sections, mine, result)
     except Missing as missing:
-        return _stored(missing)
+        own = any(attempted(function) for function in mine.values())
+        return unanswered.told(result if own else _stored(), missing)
     begun = time.monotonic()
     out = skipped(ranks, shape)
     result.notes += [f"{name} left out: {out[name]}" for name in sections if name in out]
@@ -102,7 +103,7 @@ def _parts(
 ) -> dict[str, Callable]:
     """The functions that these sections call: the learner's where attempted, else the answers."""
     needed = {name for section in sections for name in _NEEDS[section]}
-    parts = {name: reference(f"{TOPIC}.{name}", mine.get(name)) for name in PARTS if name in needed}
+    parts = references({name: TOPIC for name in PARTS if name in needed}, mine)
     given = {n: fn for n, fn in mine.items() if not fn.__module__.startswith("solutions.")}
     own = [name for name in given if parts.get(name) is given[name]]
     blank = [name for name in given if name in parts and name not in own]
@@ -151,10 +152,8 @@ def _worlds(n: int, asked: Iterable[int] | None, shape: Shape) -> list[int]:
     return [world for world in asked if world != n]
 
 
-def _stored(missing: Missing) -> Result:
-    result = from_dict(json.loads(_STORED.read_text(encoding="utf-8")))
-    result.notes.append(str(missing))
-    return result
+def _stored() -> Result:
+    return from_dict(json.loads(_STORED.read_text(encoding="utf-8")))
 
 
 def _one_world(

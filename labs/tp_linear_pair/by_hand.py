@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from labs import text
-from labs.answers import reference
+from labs.answers import references
 from labs.ranks import Run, by_hand
 from labs.result import Result
 from labs.tp_linear_pair import TOPIC
@@ -32,7 +32,7 @@ def run_here() -> int:
             if dist.get_rank() == 0:
                 print(refused)
             return 2
-        parts = {name: reference(f"{TOPIC}.{name}") for name in PARTS}
+        parts = references(dict.fromkeys(PARTS, TOPIC))
         jobs, wholes = make_jobs(n, True, shape, SECTIONS, 0, torch.float64)
         run: Run | None = joined.gather(on_rank(parts, jobs))
         if run is None:  # not rank 0

@@ -89,8 +89,11 @@ class Seen:
     in_graph: bool = False  # torch warned of a collective that it differentiated through
 
     def calls(self, rank: int) -> list[Traffic]:
-        """What a rank sent, summed up by operation, phase and axis."""
-        rows = self.ledger.where(section=SECTION, rank=rank).rows
+        """What a rank sent, summed up by operation, phase and axis: in whatever section.
+
+        An answer may open a section of its own; what it sends there counts all the same.
+        """
+        rows = self.ledger.where(rank=rank).rows
         return [
             Traffic(row.op, row.phase, row.payload_bytes, row.count, row.axis)
             for row in rows

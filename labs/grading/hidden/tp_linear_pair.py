@@ -13,6 +13,7 @@ import torch
 from labs.exercise import Verdict
 from labs.grading.hidden import Hidden
 from labs.grading.hidden.changes import judge_changes
+from labs.grading.hidden.refusals import judge_refusals
 from labs.ranks.ship import Source
 from labs.tp_linear_pair import cases
 from labs.tp_linear_pair.exercises import EXERCISES, judge_on_cases
@@ -58,6 +59,7 @@ CASES: dict[str, list[Hidden]] = {
     "cut_fused": [
         _of("cut_fused", "another draw", lambda d: cases.cut_fused(4, d)),
         _changed("cut_fused"),
+        Hidden("refusals", judge_refusals),
     ],
     "attention_heads": [
         _of("attention_heads", "3 ranks",

@@ -24,7 +24,8 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "pivot_root": (155, 41), "chroot": (161, 51), "open_tree": (428, 428),
     "move_mount": (429, 429), "fsopen": (430, 430), "fsconfig": (431, 431), "fsmount": (432, 432),
     "fspick": (433, 433), "mount_setattr": (442, 442),
-    # other processes
+    # other processes; a rank is one, with threads: what it holds and how long it runs is its own
+    "fork": (57, None), "vfork": (58, None),
     "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271),
     "kcmp": (312, 272), "pidfd_getfd": (438, 438), "process_madvise": (440, 440),
     # deep in the kernel
@@ -43,13 +44,17 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
     "fanotify_init": (300, 262), "add_key": (248, 217), "request_key": (249, 218),
     "keyctl": (250, 219), "shmget": (29, 194), "semget": (64, 190), "msgget": (68, 186),
     "mq_open": (240, 180), "mincore": (27, 232), "cachestat": (451, 451), "sysinfo": (99, 179),
+    "fadvise64": (221, 223), "readahead": (187, 213), "preadv2": (327, 286),  # what is cached
     # memory that no limit of a process counts
     "memfd_create": (319, 279), "memfd_secret": (447, 447),
 }  # fmt: skip
 _CLONE, _CLONE3, _FCNTL = (56, 220), (435, 435), (72, 25)
 _IOCTL, _SOCKET, _SOCKETPAIR = (16, 29), (41, 198), (53, 199)
+_PRCTL, _SET_PDEATHSIG = (157, 167), 1  # a rank that clears it would outlive a judge that is killed
+_THREAD = 0x00010000  # CLONE_THREAD
 _NEW_NAMESPACES = 0x7E020080  # CLONE_NEW*: cgroup, uts, ipc, user, pid, net, mount, time
-_LOCKS = (5, 6, 7, 36, 37, 38, 1024, 1026)  # F_GETLK … F_OFD_SETLKW, F_SETLEASE, F_NOTIFY
+# F_GETLK … F_OFD_SETLKW, F_SETLEASE, F_NOTIFY, and pipes' sizes, which count for a user together
+_LOCKS = (5, 6, 7, 36, 37, 38, 1024, 1026, 1031, 1032)
 _TERMINAL = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: type on somebody's terminal
 _FAMILIES = (1, 2, 10, 16)  # unix, IPv4, IPv6, netlink, which tells the names of interfaces
 
@@ -80,8 +85,10 @@ def program(machine: str) -> list[tuple[int, int, int, int]]:
         if numbers[column] is not None:
             code += [(_JUMP_EQUAL, 0, 1, numbers[column]), refused]
     code += _by_argument(_CLONE[column], 0, [(_JUMP_ANY_BIT, _NEW_NAMESPACES)], refused)
+    code += _only_with(_CLONE[column], 0, _THREAD, refused)
     code += _by_argument(_FCNTL[column], 1, [(_JUMP_EQUAL, lock) for lock in _LOCKS], refused)
     code += _by_argument(_IOCTL[column], 1, [(_JUMP_EQUAL, call) for call in _TERMINAL], refused)
+    code += _by_argument(_PRCTL[column], 0, [(_JUMP_EQUAL, _SET_PDEATHSIG)], refused)
     for call in (_SOCKET, _SOCKETPAIR):
         code += _only(call[column], 0, _FAMILIES, refused)
     return [*code, (_RETURN, 0, 0, _ALLOW)]
@@ -102,6 +109,17 @@ def _only(number: int, place: int, values: tuple[int, ...], refused: tuple) -> l
     for at, value in enumerate(values):
         inner.append((_JUMP_EQUAL, len(values) - at, 0, value))
     inner += [refused, (_LOAD, 0, 0, _NUMBER)]
+    return [(_JUMP_EQUAL, 0, len(inner), number), *inner]
+
+
+def _only_with(number: int, place: int, bit: int, refused: tuple) -> list:
+    """Of the call `number`: refused unless its argument at `place` has this bit."""
+    inner = [
+        (_LOAD, 0, 0, _ARGUMENTS + 8 * place),
+        (_JUMP_ANY_BIT, 1, 0, bit),
+        refused,
+        (_LOAD, 0, 0, _NUMBER),
+    ]
     return [(_JUMP_EQUAL, 0, len(inner), number), *inner]
 
 

@@ -61,7 +61,8 @@ def command(folder: str, memory_bytes: int, processes: int, env: Mapping[str, st
         unmask.append("apparmor=unconfined")
     options = [
         "--rm", "--interactive", "--network=none", "--pid=host", "--ipc=private",
-        f"--memory={memory_bytes}", f"--pids-limit={processes}", "--ulimit=nofile=1024:1024", "--ulimit=nproc=4096:4096",
+        f"--memory={memory_bytes}", f"--pids-limit={processes}",
+        "--ulimit=nofile=1024:1024", "--ulimit=nproc=4096:4096",
         "--cap-drop=ALL", *(f"--cap-add={one}" for one in _CAPABILITIES),
         *(f"--security-opt={one}" for one in (*unmask, "seccomp=unconfined", "label=disable")),
         f"--volume={folder}:{folder}", *(f"--env={name}={value}" for name, value in env.items()),

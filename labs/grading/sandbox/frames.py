@@ -18,8 +18,10 @@ import torch
 
 HEAD_MOST = 8 * 2**20
 """Bytes of a head. Longer ones are not read."""
-BODY_MOST = 256 * 2**20
+BODY_MOST = 64 * 2**20
 """Bytes of tensors in one frame."""
+LINE_MOST = 2 * BODY_MOST
+"""Bytes of all frames of one line: what a rank tells before its report is small."""
 _DEEPEST, _MOST_NODES = 40, 400_000
 _SIZES = struct.Struct("<QQ")
 _DTYPES = {
@@ -178,6 +180,8 @@ class Incoming:
     def feed(self, piece: bytes) -> None:
         """Raises BadFrame as soon as a length is beyond its bound: nothing is collected for it."""
         self.received += len(piece)
+        if self.received > LINE_MOST:
+            raise BadFrame(f"more than {LINE_MOST:,} bytes in all")
         self._buffer += piece
         self._sizes()
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import socket
 import struct
 import subprocess
@@ -22,6 +21,7 @@ from pathlib import Path
 
 from labs.grading.isolation import CONTAINER, NAMESPACES
 from labs.grading.sandbox import container, network
+from labs.grading.sandbox.folder import Folder
 from labs.grading.sandbox.limits import Limits
 from labs.grading.sandbox.outside import Outside
 from labs.grading.sandbox.watching import Watching
@@ -63,8 +63,8 @@ class Sandbox:
     launched: list[Launched] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._folder = tempfile.mkdtemp(prefix=f"labs-grade-{os.getpid()}-")
-        os.chmod(self._folder, 0o711)  # ranks that are other users go through it to their own
+        self._own = Folder()
+        self._folder = self._own.path
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the sandbox
         self._ended: dict[int, int] = {}
         self.ready = False
@@ -117,7 +117,7 @@ class Sandbox:
                     process.kill()
                     process.wait()
                     said = self._words()
-                    shutil.rmtree(self._folder, ignore_errors=True)
+                    self._own.remove()
                     raise SandboxError(f"the container did not start: {said}") from None
 
     def _words(self) -> str:
@@ -239,7 +239,7 @@ class Sandbox:
         self._process.kill()
         self._process.wait()
         self._said.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._own.remove()
 
 
 def _jobs(

@@ -113,6 +113,11 @@ class Count:
             self.bytes - before.bytes, self.packets - before.packets, self.again - before.again
         )
 
+    def __add__(self, other: Count) -> Count:
+        return Count(
+            self.bytes + other.bytes, self.packets + other.packets, self.again + other.again
+        )
+
     @property
     def payload(self) -> int:
         """Bytes without the packets' heads."""

@@ -33,11 +33,6 @@ class Phase:
         """Bytes sent without the packets' heads, by rank."""
         return [count.payload for count in self.counts]
 
-    @property
-    def again(self) -> list[int]:
-        """Of those, bytes that may have been sent twice, by rank: the kernel says how often."""
-        return [count.again * network.SEGMENT_BYTES for count in self.counts]
-
 
 @dataclass(frozen=True)
 class Outside:
@@ -103,29 +98,42 @@ def tree(pids: Sequence[int]) -> dict[int, list[int]]:
     return {pid: [pid, *processes.descendants(pid)] for pid in pids}
 
 
+_IDLE = 0.02
+"""Share of a core that a waiting process uses at most. gloo's threads wake a hundred times a
+second; on a full machine each of these times may find them waiting for a core."""
+
+
 class Sleep:
-    """For how long all processes of a run have slept, with nothing on its way between them."""
+    """For how long the processes of a run have done next to nothing, and sent nothing."""
 
     def __init__(self) -> None:
-        self._last: tuple | None = None
-        self._since = time.monotonic()
+        self._counts: tuple[network.Count, ...] = ()
+        self.begin()
 
     def seconds(self, pids: Sequence[int], counts: Sequence[network.Count]) -> float:
-        """Seconds since a thread ran, or waited for a core, or a byte was sent. 0: they work."""
-        now, asleep = _ticks(pids)
-        seen = (now, tuple(counts))
-        if not asleep or seen != self._last:
-            self._last, self._since = seen, time.monotonic()
-        return time.monotonic() - self._since
+        """Seconds since they worked, or a byte was sent. 0: they work, or one gets no core for it.
+
+        Of a core's time each may use the share _IDLE. A thread that was ready each time that it was
+        looked at works, however little of a core it gets.
+        """
+        used, ready = _threads(pids)
+        now = time.monotonic()
+        most = _IDLE * len(pids) * (now - self._since + 1)
+        worked = self._used is None or not 0 <= used - self._used <= most  # below 0: one has ended
+        if worked or tuple(counts) != self._counts:
+            self._used, self._since, self._counts = used, now, tuple(counts)
+            self._ready = ready
+        self._ready &= ready
+        return 0.0 if self._ready else now - self._since
 
     def begin(self) -> None:
         """What happened just now counts as work."""
-        self._since = time.monotonic()
+        self._since, self._used, self._ready = time.monotonic(), None, set()
 
 
-def _ticks(pids: Sequence[int]) -> tuple[float, bool]:
-    """Seconds of cores that these processes have used, and whether every thread sleeps."""
-    used, asleep = 0, True
+def _threads(pids: Sequence[int]) -> tuple[float, set[str]]:
+    """Seconds of cores that these processes have used, and the threads that have or want one."""
+    used, ready = 0, set()
     for pid in pids:
         try:
             threads = os.listdir(f"/proc/{pid}/task")
@@ -137,6 +145,7 @@ def _ticks(pids: Sequence[int]) -> tuple[float, bool]:
                     fields = file.read().rpartition(")")[2].split()
             except OSError:
                 continue
-            asleep = asleep and fields[0] in "SDtTZX"
+            if fields[0] == "R":
+                ready.add(thread)
             used += int(fields[11]) + int(fields[12])
-    return used * _TICK, asleep
+    return used * _TICK, ready

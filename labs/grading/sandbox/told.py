@@ -14,7 +14,8 @@ from labs.ranks.run import is_victim
 __all__ = ["clean", "is_victim", "report", "standing", "tidy"]
 
 _ROW = (int, str, str, str, str, str, int, int, (int, float), (int, float))  # labs.ranks.Row
-_MOST_ROWS = 10_000
+_MOST_ROWS, _MOST_CAUSES = 10_000, 20
+_LONGEST = 4000  # characters
 _EVENT = dict(
     rank=int, section=str, op=str, axis=str, phase=str, payload_bytes=int, start=float,
 )  # fmt: skip
@@ -42,7 +43,7 @@ def report(frame: object, rank: int) -> dict:
         raise frames.BadFrame("an account of another form")
     if not all(_is_row(row, rank) for row in rows):
         raise frames.BadFrame("an account of another form")
-    if not isinstance(memory, list) or not all(_is_memory(one, rank) for one in memory[:100]):
+    if not isinstance(memory, list) or not all(_is_memory(one, rank) for one in memory):
         raise frames.BadFrame("an account of memory of another form")
     if not isinstance(kept, dict):
         raise frames.BadFrame("what was kept has another form")
@@ -63,7 +64,7 @@ def _timeline(events: object, rank: int) -> list[dict]:
 
 
 def _is_event(event: object, rank: int) -> bool:
-    if not isinstance(event, dict) or event.get("rank") != rank:
+    if not isinstance(event, dict) or type(event.get("rank")) is not int or event["rank"] != rank:
         return False
     if set(event) - {"peer"} != {*_EVENT, "end"}:
         return False
@@ -91,7 +92,8 @@ def _is_memory(told: object, rank: int) -> bool:
     return (
         isinstance(told, dict)
         and isinstance(told.get("name"), str)
-        and told.get("rank") == rank
+        and type(told.get("rank")) is int
+        and told["rank"] == rank
         and all(isinstance(told.get(key), int) for key in ("peak_bytes", "largest_bytes"))
     )
 
@@ -102,19 +104,28 @@ def _error(error: object) -> dict:
     )
     if not kinds_hold or not isinstance(error.get("frames"), list):
         raise frames.BadFrame("an error of another form")
-    for one in error["frames"]:
-        if not isinstance(one, dict) or not all(
-            isinstance(one.get(name), kind) for name, kind in _FRAME.items()
-        ):
-            raise frames.BadFrame("an error of another form")
+    stack = [_frame(one) for one in error["frames"][-50:]]
+    told = error.get("chain", [])
+    if not isinstance(told, list):
+        raise frames.BadFrame("an error of another form")
     chain = [
-        pair for pair in error.get("chain", [])
+        (pair[0][:_LONGEST], pair[1][:_LONGEST]) for pair in told[:_MOST_CAUSES]
         if isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(p, str) for p in pair)
     ]  # fmt: skip
+    message = error["message"][:_LONGEST]
     return dict(
-        at=error["at"], type=error["type"][:200], message=error["message"][:4000], began=True,
-        frames=error["frames"][-50:], chain=chain or [("torch", error["message"][:4000])],
+        at=error["at"], type=error["type"][:200], message=message, began=True, frames=stack,
+        chain=chain or [("torch", message)],
     )  # fmt: skip
+
+
+def _frame(told: object) -> dict:
+    if not isinstance(told, dict):
+        raise frames.BadFrame("an error of another form")
+    if not all(isinstance(told.get(name), kind) for name, kind in _FRAME.items()):
+        raise frames.BadFrame("an error of another form")
+    found = {name: told[name] for name in _FRAME}
+    return {n: v[:_LONGEST] if isinstance(v, str) else v for n, v in found.items()}
 
 
 def tidy(error: dict, labels: Mapping[str, str], folder: Path) -> None:

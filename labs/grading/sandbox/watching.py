@@ -1,11 +1,13 @@
 """One start of ranks, watched from the first frame to the last: what came, what was counted, why.
 
-A rank's line carries, in this order: hello (it is shut in), joined (it has met the others), kept
-and ask (any number), and the report. Whatever else comes, or nothing, is told in words.
+A rank's line carries, in this order: hello (it is shut in), joined (it has met the others; then it
+waits until all have), kept and ask (any number), and the report. Whatever else comes, or nothing,
+is told in words.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import selectors
@@ -30,6 +32,7 @@ from labs.ranks.run import Run, root_cause, tell
 _POLL = 0.05
 _GRACE = 1.0  # seconds the other ranks get after the first that failed
 _SEND_SECONDS = 5.0
+_ANSWER_SECONDS = 3.0  # for ranks to say where they stand
 _OF_LIMITS = re.compile(
     r"^(MemoryError|BlockingIOError)\b|can't start new thread|No space left|File too large|"
     r"Cannot allocate memory|can't allocate memory|Too many open files|DefaultCPUAllocator",
@@ -143,20 +146,31 @@ class Watching:
             if self.ranks[0].hello:
                 for other in [rank] if rank.number else self.ranks:
                     self._begin(other)
-        elif "joined" in frame:
+        elif not rank.joined:
+            if "joined" not in frame:
+                raise frames.BadFrame("a message out of its turn")
             rank.joined = True
             self._sleep.begin()
-            if not self.later and all(one.joined for one in self.ranks):
-                self._mark("run")
+            if all(one.joined for one in self.ranks):
+                self._go()
         elif "kept" in frame:
             rank.kept = frame["kept"] if isinstance(frame["kept"], dict) else {}
         elif "ask" in frame:
+            if type(frame["ask"]) is not int or rank.asks is not None:
+                raise frames.BadFrame("a message out of its turn")
             rank.asks = frame["ask"]
             self._hand_over()
         else:
             rank.report = told.report(frame.get("report"), rank.number)
             if rank.report["error"] is not None and self._failed_at is None:
                 self._failed_at = time.monotonic()
+
+    def _go(self) -> None:
+        """All have met, and none of the student's code has run: what is sent from now on counts."""
+        if not self.later:
+            self._mark("run")
+        for rank in self.ranks:
+            self._send(rank, {"go": True})
 
     def _begin(self, rank: _Rank) -> None:
         if rank.hello:
@@ -250,16 +264,18 @@ class Watching:
     def _where(self) -> None:
         """Ask each rank where it stands, if it answers: for the student, never for points."""
         before = {rank.number: rank.written for rank in self.ranks}
+        asked = []
         for rank in self.ranks:
             if rank.at_work and rank.joined:
-                try:
+                with contextlib.suppress(OSError):
                     os.kill(rank.pid, signal.SIGUSR1)
-                except OSError:
-                    continue
-        deadline = time.monotonic() + 0.5
-        while time.monotonic() < deadline:
-            for key, _ in self._select.select(_POLL):
+                    asked.append(rank)
+        deadline, quiet = time.monotonic() + _ANSWER_SECONDS, False
+        while time.monotonic() < deadline and not quiet:
+            ready = self._select.select(4 * _POLL)
+            for key, _ in ready:
                 self._read(*key.data)
+            quiet = not ready and all(one.written > before[one.number] for one in asked)
         for rank in self.ranks:
             new = rank.written - before[rank.number]
             if rank.at_work and 0 < new <= len(rank.printed):

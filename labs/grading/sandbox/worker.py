@@ -74,6 +74,7 @@ def work(line: socket.socket, rank: int, world: int, where: str, folder: Path) -
             timeout=datetime.timedelta(seconds=job["limit"] * 3 + 5),
         )  # fmt: skip
         line.sendall(frames.pack({"joined": True}))
+        frames.receive(line)  # all have: the judge has read its counters, the answer may run
         function, args, kwargs = unpack.unpack(unpack.read(folder / "job"), folder)
         args = tuple(Asked(line, one.number) if isinstance(one, Ask) else one for one in args)
         returned = function(*elsewhere.of_rank(args, rank), **kwargs)

@@ -16,6 +16,7 @@ limits.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import itertools
@@ -27,6 +28,7 @@ import signal
 import socket
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
@@ -46,7 +48,7 @@ class Zygote:
         self.how, self.folder = asked["isolation"], asked["folder"]
         self.is_root = os.geteuid() == 0
         self.networks: list[int] = []
-        self.living: set[int] = set()
+        self.living: dict[int, int] = {}  # a rank's process id: that of the child to wait for
         self.launches = 0
 
     def shut_in(self) -> None:
@@ -97,16 +99,52 @@ class Zygote:
 
     def _reap(self) -> None:
         while self.living:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if not pid:
+            child, status = os.waitpid(-1, os.WNOHANG)
+            if not child:
                 return
-            self.living.discard(pid)
+            pid = next(pid for pid, known in self.living.items() if known == child)
+            del self.living[pid]
             self.tell(event="ended", pid=pid, status=os.waitstatus_to_exitcode(status))
 
     def _end(self, pid: int) -> None:
         """End a rank; not one that is reaped: its number may be another process's by now."""
         if pid in self.living:
-            os.kill(pid, signal.SIGKILL)
+            os.kill(self.living[pid], signal.SIGKILL)
+
+    def _fork(self) -> tuple[int, int]:
+        """(child, rank): the process ids of what to wait for and of the rank; zeros in the rank.
+
+        The rank is the first process of its namespace. Only root comes back from having asked for
+        one; for others a child asks, and stays to say how the rank ended.
+        """
+        if self.how != "namespaces":
+            pid = os.fork()
+            return pid, pid
+        if self.is_root:
+            system.unshare(system.NEWPID)
+            pid = os.fork()
+            if pid:
+                system.setns(self.own_pids, system.NEWPID)
+            return pid, pid
+        read, write = os.pipe()
+        child = os.fork()
+        if child:
+            os.close(write)
+            with open(read, "rb") as told:
+                return child, int(told.read() or 0) or child
+        try:
+            signal.set_wakeup_fd(-1)
+            system.die_with_parent()
+            system.unshare(system.NEWPID)
+            pid = os.fork()
+        except OSError:
+            os._exit(97)
+        if not pid:
+            os.close(read)
+            os.close(write)
+            return 0, 0
+        os.write(write, str(pid).encode())
+        _stay(pid)
 
     def _start(self, job: dict) -> None:
         ranks, bounds = job["ranks"], limits.Limits(**job["limits"])
@@ -120,24 +158,20 @@ class Zygote:
                 line, far = socket.socketpair()
                 out, said = os.pipe()
                 mapped, mapping = socket.socketpair()
-                if alone:
-                    system.unshare(system.NEWPID)
                 parent = os.getpid()
-                pid = os.fork()
+                child, pid = self._fork()
                 if pid == 0:
                     self._rank(far, said, mapping, rank, ranks, where, bounds, parent)
-                if alone:
-                    system.setns(self.own_pids, system.NEWPID)
                 pids.append(pid)
-                self.living.add(pid)
+                self.living[pid] = child
                 mapping.close()
                 far.close()
                 os.close(said)
                 theirs += [line.detach(), out]
                 mine.append(mapped)
             if alone:
-                for pid, mapped in zip(pids, mine, strict=True):
-                    self._map(pid, mapped)
+                for rank, (pid, mapped) in enumerate(zip(pids, mine, strict=True)):
+                    self._map(pid, mapped, rank)
             self.tell(theirs, event="started", pids=pids, where=where)
         except OSError as error:
             for pid in pids:
@@ -149,12 +183,15 @@ class Zygote:
             for one in mine:
                 one.close()
 
-    def _map(self, pid: int, mapped: socket.socket) -> None:
-        """Say who a rank is outside of its own user namespace: nobody."""
+    def _map(self, pid: int, mapped: socket.socket, rank: int) -> None:
+        """Say who a rank is outside of its own user namespace: nobody, and no other rank.
+
+        What the kernel counts for a user, such as descriptors on their way, would be a signal.
+        """
         mapped.settimeout(10)
         if mapped.recv(1) != b"u":
             return  # it goes on without one
-        outside = _OUTSIDE if self.is_root else 0
+        outside = _OUTSIDE - 1 - rank if self.is_root else 0
         if not self.is_root:
             Path(f"/proc/{pid}/setgroups").write_text("deny")
         Path(f"/proc/{pid}/uid_map").write_text(f"{_INSIDE} {outside} 1")
@@ -171,6 +208,8 @@ class Zygote:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.setsid()
+            with contextlib.suppress(OSError):  # where memory runs out, a rank ends, not the judge
+                Path("/proc/self/oom_score_adj").write_text("1000")
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(said, 1)
             os.dup2(said, 2)
@@ -233,6 +272,17 @@ class Zygote:
         os.setresuid(uid, uid, uid)
 
 
+def _stay(pid: int) -> NoReturn:
+    """Wait for a rank, holding nothing of it open, and end as it ended."""
+    os.closerange(0, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if code < 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        signal.signal(-code, signal.SIG_DFL) if -code not in (9, 19) else None
+        os.kill(os.getpid(), -code)
+    os._exit(max(code, 0))
+
+
 def _environment(rank: int, ranks: int, where: str, folder: Path, apart: bool) -> None:
     """A rank's environment: what torchrun would set, and nothing of this machine."""
     address, _, port = where.rpartition(":")
@@ -257,7 +307,7 @@ def _free_port() -> int:
 _PRELOAD = (
     "torch.distributed.fsdp", "torch.distributed.pipelining", "torch.distributed.tensor.parallel",
     "torch.autograd.profiler", "torch.fx.experimental.symbolic_shapes",
-    "labs.grading.hidden.changes",
+    "labs.grading.hidden.changes", "labs.grading.hidden.refusals",
     "labs.grading.hidden.ring_outside", "labs.grading.hidden.step_outside",
     "labs.grading.extract", "labs.grading.sandbox.probe",
 )  # fmt: skip

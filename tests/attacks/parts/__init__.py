@@ -1,0 +1,1 @@
+"""What several attacks need; each is written into the file that is handed in."""

@@ -1,0 +1,353 @@
+"""A release holds no answer in any form, is the same bytes each time, and runs to its end."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import json
+import os
+import py_compile
+import subprocess
+import zipfile
+import zlib
+from pathlib import Path
+
+import nbformat
+import pytest
+from click.testing import CliRunner
+
+from labs import topics
+from labs.cli import main
+from labs.grading import release
+from labs.grading.release import Leak
+from tests import released
+
+COURSE = Path(__file__).resolve().parents[1]
+_NOTEBOOK = "notebooks/01_tp_linear_pair.ipynb"
+_ANSWERS = {
+    f"solutions/{path.name}": path.read_text(encoding="utf-8")
+    for path in sorted((COURSE / "solutions").glob("*.py"))
+}
+
+
+@pytest.fixture(scope="module")
+def course_files() -> dict[str, bytes]:
+    return release.contents(COURSE)[0]
+
+
+@pytest.fixture(scope="module")
+def handout(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("released") / "hand out äλ"
+    release.release(folder)
+    return folder
+
+
+@pytest.fixture
+def compared(monkeypatch) -> None:
+    """The comparison takes seconds, and the fixture `handout` was compared."""
+    monkeypatch.setattr(release, "leaks", lambda files, sources: [])
+
+
+def answer(name: str, module: str = "tp_linear_pair") -> str:
+    """The text of one answer."""
+    source = _ANSWERS[f"solutions/{module}.py"]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return "\n".join(source.split("\n")[node.lineno - 1 : node.end_lineno])
+    raise LookupError(name)
+
+
+class _Renamed(ast.NodeTransformer):
+    """Other names, no annotations, another docstring."""
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        node.id = f"other_{node.id[::-1]}"
+        return node
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.arg, node.annotation = f"other_{node.arg[::-1]}", None
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        self.generic_visit(node)
+        node.name, node.returns, node.body[0] = "mine", None, ast.Expr(ast.Constant("Mine."))
+        return node
+
+
+def renamed(text: str) -> str:
+    return ast.unparse(ast.fix_missing_locations(_Renamed().visit(ast.parse(text))))
+
+
+def inline(text: str) -> str:
+    """The statements without their `def`; what is returned has a name."""
+    (function,) = ast.parse(text).body
+    lines = ast.unparse(ast.Module(function.body[1:], [])).split("\n")
+    return "\n".join(line.replace("return ", "result = ") for line in lines)
+
+
+def cell_with(files: dict[str, bytes], kind: str, text: str, place: int = 7) -> bytes:
+    """The notebook with a text in one cell: its source, an output, or its metadata."""
+    told = json.loads(files[_NOTEBOOK])
+    cell = told["cells"][place]
+    assert cell["cell_type"] == "code"
+    html = text.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
+    if kind == "source":
+        cell["source"] = text.splitlines(keepends=True)
+    elif kind == "markdown":
+        told["cells"][0]["source"] = f"# A hint\n\n```python\n{text}\n```\n"
+    elif kind == "stream":
+        cell["outputs"] = [dict(output_type="stream", name="stdout", text=f"here it is:\n{text}")]
+    elif kind == "html":
+        shown = "".join(f"<span>{n:3} </span>{line}\n" for n, line in enumerate(html.split("\n")))
+        data = {"text/html": [f"<pre>{shown}</pre>"]}
+        cell["outputs"] = [dict(output_type="display_data", data=data, metadata={})]
+    elif kind == "metadata":
+        cell["metadata"]["mine"] = {"answer": text}
+    return json.dumps(told).encode()
+
+
+_GRADED = answer("attention_heads")
+_SHORT = answer("row_parallel")
+_ORDER = answer("one_f_one_b_order", "one_f_one_b")
+_PACKED = base64.b64encode(zlib.compress(_GRADED.encode())).decode()
+_MODULE = "labs/gpt.py"
+_MUTANTS = {
+    "in a cell": (_NOTEBOOK, ("source", _GRADED), "cell 7, line", "attention_heads"),
+    "in a cell, other names": (_NOTEBOOK, ("source", renamed(_GRADED)), "cell 7, line", "heads"),
+    "in a cell, without def": (_NOTEBOOK, ("source", inline(_ORDER)), "cell 7", "f_one_b_order"),
+    "a short one, other names": (_NOTEBOOK, ("source", renamed(_SHORT)), "cell 7", "row_parallel"),
+    "in a text cell": (_NOTEBOOK, ("markdown", renamed(_GRADED)), "cell 0", "attention_heads"),
+    "printed": (_NOTEBOOK, ("stream", _GRADED), "cell 7, output", "attention_heads"),
+    "printed, other names": (_NOTEBOOK, ("stream", renamed(_ORDER)), "cell 7, output", "order"),
+    "shown as HTML": (_NOTEBOOK, ("html", renamed(_GRADED)), "cell 7, output", "attention_heads"),
+    "in metadata": (_NOTEBOOK, ("metadata", _GRADED), "cell 7, metadata", "attention_heads"),
+    "in a module": (_MODULE, _GRADED, ", line", "attention_heads"),
+    "in a module, other names": (_MODULE, renamed(_ORDER), ", line", "one_f_one_b_order"),
+    "a private helper": (_MODULE, renamed(answer("_pass_on", "ring_attention")), "", "_pass_on"),
+    "an autograd function's": (_MODULE, answer("backward"), "", "backward"),
+    "in a string": (_MODULE, f"HINT = {renamed(_GRADED)!r}", ", line", "attention_heads"),
+    "in backticks": (
+        _MODULE, "HINT = 'write `reduce_from_ranks(x @ weight) + b` and see'", "", "row_parallel"),
+    "in base64": (_MODULE, f"DATA = {base64.b64encode(_GRADED.encode()).decode()!r}", "", "heads"),
+    "packed": (_MODULE, f"DATA = {_PACKED!r}", ", line", "attention_heads"),
+    "in JSON": ("labs/tp_linear_pair/reference.json", json.dumps({"a": _GRADED}), "", "heads"),
+    "in a script": ("scripts/lab.sh", f"cat <<END\n{_GRADED}\nEND", "", "attention_heads"),
+    "practice, elsewhere": (_MODULE, answer("allreduce_bytes"), ", line", "allreduce_bytes"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "what", "place", "whose"), _MUTANTS.values(), ids=_MUTANTS)
+def test_an_answer_in_any_form_is_found(
+    course_files, file: str, what: object, place: str, whose: str
+) -> None:
+    if isinstance(what, tuple):
+        content = cell_with(course_files, *what)
+    else:
+        content = course_files[file] + b"\n\n" + str(what).encode()
+    found = release.leaks({file: content}, _ANSWERS)
+    assert found, "the answer was not found"
+    assert all(one.startswith(file) and place in one for one in found[:1])
+    assert any(one.endswith(whose) for one in found)
+
+
+def test_a_solved_notebook_is_found() -> None:
+    for topic in topics.TOPICS.values():
+        content = (COURSE / "solutions" / f"{topic.lesson}.ipynb").read_bytes()
+        found = release.leaks({topic.notebook: content}, _ANSWERS)
+        for name in topic.exercises():
+            whole = any(one.endswith(f": {name}") for one in found)
+            parts = any(f"solutions/{topic.name}.py" in one for one in found)
+            # Short answers, such as `return _Copy.apply(x)`, are given away by their helpers.
+            assert whole or parts, name
+
+
+@pytest.mark.parametrize("name", ["labs/x.pyc", "labs/__init__.pkl", "labs/all.zip", "labs/a.so"])
+def test_what_cannot_be_looked_into_does_not_go_out(tmp_path, name: str) -> None:
+    source = tmp_path / "x.py"
+    source.write_text(_GRADED, encoding="utf-8")
+    compiled = Path(py_compile.compile(str(source), str(tmp_path / "x.pyc"))).read_bytes()
+    assert release.leaks({name: compiled}, _ANSWERS) == [
+        f"{name} is no text: what is in it cannot be compared with the answers"
+    ]
+    [told] = release.leaks({"labs/x.py": compiled}, _ANSWERS)
+    assert told.startswith("labs/x.py is not UTF-8")
+
+
+def test_only_answers_are_found(course_files, handout) -> None:
+    """Stubs and the formulas of practice pass, as in `handout`; so does code that is much alike."""
+    formulas = "labs/formulas/collectives.py"
+    assert (handout / formulas).read_bytes() == course_files[formulas]
+    assert len(release.leaks({"labs/other.py": course_files[formulas]}, _ANSWERS)) == 1
+    harmless = b"def f(x, w, b):\n    y = x @ w\n    return y + b if b is not None else y\n"
+    assert release.leaks({"labs/x.py": harmless}, _ANSWERS) == []
+
+
+def test_what_goes_out(handout) -> None:
+    there = {path.name for path in handout.iterdir()}
+    assert there == {
+        ".gitignore", "LICENSE", "Makefile", "README.md", "constraints.txt", "environment.yml",
+        "labs", "notebooks", "pyproject.toml", "scripts",
+    }  # fmt: skip
+    assert not (handout / "labs" / "grading").exists()
+    assert len(list((handout / "notebooks").glob("*.ipynb"))) == len(topics.TOPICS)
+    assert "release for students" in (handout / "README.md").read_text(encoding="utf-8")
+    assert os.access(handout / "scripts" / "lab.sh", os.X_OK)
+    assert sorted(path.name for path in handout.parent.iterdir()) in (
+        ["alone", handout.name], [handout.name],
+    )  # fmt: skip
+
+
+def test_a_leak_stops_the_release(tmp_path, monkeypatch, course_files) -> None:
+    worse = {"LICENSE": b"", _NOTEBOOK: cell_with(course_files, "stream", _GRADED)}
+    monkeypatch.setattr(release, "contents", lambda *_: (worse, []))
+    with pytest.raises(Leak, match="nothing was released") as refused:
+        release.release(tmp_path / "out.zip")
+    assert f"{_NOTEBOOK}, cell 7, output" in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_releases_are_the_same_bytes(tmp_path, compared) -> None:
+    for name in ("a.zip", "b.zip"):
+        release.release(tmp_path / name)
+    first = (tmp_path / "a.zip").read_bytes()
+    assert first == (tmp_path / "b.zip").read_bytes()
+    with zipfile.ZipFile(tmp_path / "a.zip") as packed:
+        infos = packed.infolist()
+        assert packed.testzip() is None
+    names = [info.filename for info in infos]
+    assert names == sorted(names) and all(n.startswith("model-parallelism-labs/") for n in names)
+    assert {info.date_time for info in infos} == {(1980, 1, 1, 0, 0, 0)}
+    modes = {info.external_attr >> 16 for info in infos if info.filename.endswith("lab.sh")}
+    assert modes == {0o100755}
+
+
+def test_answers_that_are_handed_over(tmp_path, compared) -> None:
+    made = release.release(tmp_path / "out", with_answers=["01", "tp_linear_pair", "bubble_math"])
+    assert made.given == ("tp_linear_pair", "bubble_math")
+    assert sorted(path.name for path in (tmp_path / "out" / "solutions").iterdir()) == [
+        "__init__.py", "bubble_math.py", "tp_linear_pair.py",
+    ]  # fmt: skip
+    text = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert "no\nanswers but those of tp_linear_pair, bubble_math, tests" in text
+    assert made.exercises == 42 - 8 - 4
+
+
+@pytest.mark.parametrize(
+    ("make", "out", "force", "words"),
+    [
+        (None, "no/such/out.zip", False, "there is no folder"),
+        (None, "out.txt", False, "neither a folder nor a zip"),
+        ("out.zip", "out.zip", False, "is there already; --force replaces"),
+        ("out/thesis.doc", "out", False, "is there already"),
+        ("out/thesis.doc", "out", True, "is no earlier release"),
+        ("out", "out", True, "is no earlier release"),
+        ("out.zip/x", "out.zip", True, "is no earlier release"),
+    ],
+)
+def test_places_that_are_refused(tmp_path, make: str | None, out: str, force: bool, words) -> None:
+    if make:
+        file = tmp_path / make
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("mine", encoding="utf-8")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ValueError, match=words):
+        release.release(tmp_path / out, force=force)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_course_is_not_overwritten() -> None:
+    for place in (COURSE, COURSE.parent, COURSE / "labs" / "new", COURSE / "solutions" / "new"):
+        with pytest.raises(
+            ValueError, match="--force|holds the course itself|is inside the course"
+        ):
+            release.release(place, force=place != COURSE.parent)
+
+
+def test_force_replaces_an_earlier_release(tmp_path, compared) -> None:
+    out = tmp_path / "out"
+    release.release(out, with_answers=["tp_linear_pair"])
+    (out / ".venv").mkdir()
+    release.release(out, force=True)
+    assert not (out / "solutions").exists() and not (out / ".venv").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_copy_without_answers_cannot_be_released_from(tmp_path, handout) -> None:
+    with pytest.raises(ValueError, match="not in this copy of the course"):
+        release.release(tmp_path / "out", course=handout)
+
+
+def test_the_command(tmp_path, compared) -> None:
+    done = CliRunner().invoke(main, ["release", "--out", str(tmp_path / "a.zip")])
+    assert done.exit_code == 0 and "none is inside" in done.output
+    assert "compared with the answers of 42 exercises" in done.output
+    done = CliRunner().invoke(main, ["release", "--out", str(tmp_path / "a.zip")])
+    assert done.exit_code == 2 and "--force" in done.output
+    asked = ["release", "--out", str(tmp_path / "b"), "--with-answers", "tp_linear_pears"]
+    done = CliRunner().invoke(main, asked)
+    assert done.exit_code == 2 and "did you mean tp_linear_pair?" in done.output
+
+
+def test_the_release_says_what_it_lacks(handout) -> None:
+    """In a sentence, before anything is done."""
+    for target in ("test", "bench", "faults", "notebooks"):
+        done = subprocess.run(
+            ["make", target], cwd=handout, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 2 and "it is a release for students" in done.stderr
+    for asked in (["release", "--out", "x"], ["grade", "notebooks", "--out", "x"]):
+        done = released.python(handout, "-m", "labs", *asked)
+        assert done.returncode == 2 and "for students and has no grading" in done.stderr
+    done = released.python(handout, "-m", "labs", "hint", "row_parallel", "3")
+    assert "solutions/" not in done.stdout
+    done = released.python(handout, "-m", "labs", "check", "tp_linear_pair:row_parallel")
+    assert done.returncode == 2 and "row_parallel is not attempted yet" in done.stderr
+    done = released.python(handout, "-m", "labs", "run", "bubble_math")
+    assert done.returncode == 1 and "gpipe_order is not attempted yet" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+    assert not (handout / ".venv").exists()
+
+
+def _told(path: Path) -> list[str]:
+    notebook = nbformat.read(path, 4)
+    return [
+        line
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+        if output.output_type == "stream"
+        for line in output.text.splitlines()
+        if "left out: " in line or "Nothing was run" in line
+    ]
+
+
+@pytest.mark.ranks
+def test_a_notebook_of_the_release_runs_to_its_end(handout) -> None:
+    """What needs an answer says which; what needs none is run; no cell fails."""
+    done = released.executed(handout, "02_bubble_math.ipynb")
+    assert done.returncode == 0, done.stderr[-3000:]
+    told = _told(handout / "02_bubble_math.ipynb.run")
+    (handout / "02_bubble_math.ipynb.run").unlink()
+    assert "it needs fill_and_drain (ValueError: a grid is a list for each rank" in told[1]
+    assert told[2].startswith("This cell was left out: gpipe_order is not attempted yet")
+    assert "Nothing was run for this cell: it needs gpipe_order." in told
+    assert len(told) == 13
+
+
+@pytest.mark.ranks
+@pytest.mark.slow
+def test_every_other_notebook_of_the_release_runs_to_its_end(handout) -> None:
+    rest = [f"{t.lesson}.ipynb" for t in topics.TOPICS.values() if t.name != "bubble_math"]
+    done = released.executed(handout, *rest)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert len(done.stdout.splitlines()) == len(rest)
+    for name in rest:
+        (handout / f"{name}.run").unlink()
+
+
+@pytest.mark.ranks
+def test_with_the_answers_a_lab_needs_it_runs(tmp_path) -> None:
+    folder = tmp_path / "out"
+    release.release(folder, with_answers=["one_f_one_b"])
+    done = released.python(folder, "-m", "labs", "run", "bubble_math", "--only", "formula")
+    assert done.returncode == 0 and "not attempted" not in done.stdout
