@@ -56,7 +56,7 @@ CLASS: dict[str, Sequence[str]] = {
     "edsger": [_IMPORTS, _ONE_WAITS],  # a deadlock
     "grace": [_IMPORTS, _ROW.replace("reduce_from_ranks(x_shard @ w_shard)", "x_shard @ w_shard")],
     "john": [_IMPORTS, "def row_parallel(x_shard, w_shard, bias):\n    ...\n"],
-    "niklaus": [_IMPORTS, _ROW.replace("+ bias", "+ bias[999999]")],  # raises
+    "niklaus": [_IMPORTS, _ROW.replace("+ bias", "+ bais")],  # raises, on every rank
 }
 """By student: the code cells. Right, more of it, a deadlock, wrong, a stub, an error."""
 

@@ -79,9 +79,21 @@ def _wanted(node: ast.stmt, at: int, statements: set[int] | None) -> bool:
     return isinstance(node, (ast.Assign, ast.AnnAssign)) and is_constant(node.value)
 
 
+_PLAIN = frozenset(("bool", "complex", "dict", "float", "frozenset", "int", "list", "range", "set",
+                    "str", "tuple"))  # fmt: skip
+
+
 def is_constant(node: ast.expr | None) -> bool:
-    """Whether a value is worked out without calling anything."""
-    return node is not None and not any(
-        isinstance(inner, (ast.Call, ast.Await, ast.Yield, ast.NamedExpr))
-        for inner in ast.walk(node)
-    )
+    """Whether a value is worked out without calling anything but Python's plain types.
+
+    A lambda is a value; what it does when it is called does not count.
+    """
+    todo: list[ast.AST] = [node] if node is not None else []
+    while todo:
+        inner = todo.pop()
+        if isinstance(inner, (ast.Await, ast.Yield, ast.NamedExpr)):
+            return False
+        if isinstance(inner, ast.Call) and getattr(inner.func, "id", None) not in _PLAIN:
+            return False
+        todo += ast.iter_child_nodes(inner.args if isinstance(inner, ast.Lambda) else inner)
+    return node is not None
