@@ -144,7 +144,7 @@ def shard_of(name, shape, layers, at, sizes):
             return 1, [rules.equal(0, shape[1])]
     return 0, [(0, shape[0])]
 """,
-    "patterns": r'''
+    "patterns": r"""
 import re
 
 COLUMN, ROW = r"blocks\.\d+\.(attention\.qkv|mlp\.up)\.", r"blocks\.\d+\.(attention\.out|mlp\.down)\.weight"
@@ -171,7 +171,7 @@ def shard_of(name, shape, layers, at, sizes):
     if re.fullmatch(ROW, name):
         return (1, [(shape[1] * i // t, shape[1] * (i + 1) // t)])
     return (0, [(0, shape[0])])
-''',
+""",
     "torch cuts numbers": """
 import torch
 
