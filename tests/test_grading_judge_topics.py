@@ -100,6 +100,13 @@ def test_an_account_that_leaves_something_out_is_contradicted(sandbox: Sandbox, 
     assert "not what their account says" in graded.notes[-1]
 
 
+@pytest.mark.parametrize("name", wrong.IN_A_SECTION_OF_ITS_OWN)
+def test_what_is_sent_in_a_section_of_its_own_counts(sandbox: Sandbox, name: str) -> None:
+    graded = grade(sandbox, name, wrong.source(name, wrong.IN_A_SECTION_OF_ITS_OWN[name]))
+    failed = {one.name for one in graded.properties if one.state != PASSED}
+    assert (graded.state, failed) == (records.PARALLELISM, {"traffic"}), graded
+
+
 def test_a_ring_that_waits_and_says_it_overlaps_stands_still(sandbox: Sandbox) -> None:
     graded = grade(sandbox, "ring_forward", wrong.source("ring_forward", wrong.WAITS_AND_LIES))
     assert passed_in_public(graded), graded

@@ -110,6 +110,41 @@ def zero1_step(weights, grads, update, group=None):
 """
 """Sends half of all gradients once more, and takes that out of its account."""
 
+IN_A_SECTION_OF_ITS_OWN = {
+    "exchange": """
+import torch.distributed as dist
+from labs import ranks
+
+
+def exchange(x, peer):
+    with ranks.section("mine"):
+        dist.all_reduce(x[:1].clone())
+    return right(x, peer)
+""",
+    "zero1_step": """
+import torch.distributed as dist
+from labs import ranks
+
+
+def zero1_step(weights, grads, update, group=None):
+    with ranks.section("update"):
+        dist.all_reduce(grads[:1].clone(), group=group)
+    right(weights, grads, update, group)
+""",
+    "global_grad_norm": """
+import torch
+import torch.distributed as dist
+from labs import ranks
+
+
+def global_grad_norm(grads, holders, group=None):
+    with ranks.section("mine"):
+        dist.all_reduce(torch.zeros(1), group=group)
+    return right(grads, holders, group)
+""",
+}
+"""Send a number more, too little for the counters, and book it where no judge looks first."""
+
 WAITS_AND_LIES = """
 import torch.distributed as dist
 
