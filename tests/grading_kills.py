@@ -131,9 +131,15 @@ class Grader:
         return found
 
     def left(self) -> list[str]:
-        """What of it is there some seconds after its end."""
-        wait_until(lambda: not self.alive(), 10)
-        return [f"process {pid}" for pid in self.alive()]
+        """What of it is there some time after its end: on a full machine a start takes seconds."""
+        wait_until(lambda: not self.alive(), 30)
+        return [f"process {pid}: {_words(pid)}" for pid in self.alive()]
+
+
+def _words(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").strip()
+    return "gone"
 
 
 def folders(temporary: Path) -> list[str]:
@@ -159,13 +165,13 @@ def graded_in(book: dict) -> list[tuple[str, str]]:
 class Killed:
     """One class graded with interruptions. kept: grades that were on the disk after each."""
 
-    moments: Sequence[float]
+    moments: Sequence[float | int]
     kept: list[int] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         at = ", ".join(
-            f"{moment:.2f} s ({many} grades)"
+            f"{moment:.2f} s ({many} grades)" if type(moment) is float else f"{many} grades"
             for moment, many in zip(self.moments, self.kept, strict=True)
         )
         return f"{'WRONG' if self.wrong else 'ok   '} killed at {at} {'; '.join(self.wrong)}"
@@ -178,40 +184,56 @@ def prepared(out: Path) -> Path:
     return out
 
 
-def killed(given: Path, where: Path, moments: Sequence[float], book: bytes) -> Killed:
-    """Grade the class with a kill at each moment, then to the end."""
+def compared(out: Path, book: bytes, kept: Sequence[tuple[str, str]] = ()) -> list[str]:
+    """What is wrong in the folder of a run that came to its end.
+
+    kept: students and exercises that were on the disk before, in their order.
+    """
+    now, half = lines(out)
+    wrong = ["results.jsonl ends in half a line"] if half else []
+    if now[: len(kept)] != list(kept):
+        wrong.append("grades that were on the disk are gone")
+    text = (out / gradebook.FILE).read_bytes()
+    if text != book:
+        told = (one.decode().splitlines() for one in (book, text))
+        wrong += ["another gradebook", *difflib.unified_diff(*told, "undisturbed", n=0)]
+    if sorted(set(now)) != graded_in(json.loads(book)):
+        wrong.append("results.jsonl does not hold each grade")
+    strange = {path.name for path in out.iterdir()} - {*_OF_A_RUN}
+    if strange:
+        wrong.append(f"left in its folder: {', '.join(sorted(strange))}")
+    return wrong
+
+
+def killed(given: Path, where: Path, moments: Sequence[float | int], book: bytes) -> Killed:
+    """Grade the class with a kill at each moment, then to the end.
+
+    A moment is seconds (float) from the start, or the number of grades on the disk (int).
+    """
     out, found = prepared(where / "out"), Killed(moments)
     temporary = where / "temporary"
     temporary.mkdir()
     kept: list[tuple[str, str]] = []
-    for after in [*moments, None]:
+    for moment in [*moments, None]:
         grader = Grader(given, out, temporary)
-        code, said = grader.end(after)
-        if after is None and code:
-            found.wrong.append(f"it ended with {code}: {said[-500:]}")
+        code, said = grader.until(moment) if type(moment) is int else grader.end(moment)
         found.wrong += grader.left()
-        now, half = lines(out)
+        if moment is None:
+            found.wrong += [f"it ended with {code}: {said[-500:]}"] if code else []
+            found.wrong += compared(out, book, kept)
+            continue
+        now, _ = lines(out)
         if now[: len(kept)] != kept:
             found.wrong.append("grades that were on the disk are gone")
         kept = now
-        if after is None and half:
-            found.wrong.append("results.jsonl ends in half a line")
-        if after is not None:
-            found.kept.append(len(now))
-    if (out / gradebook.FILE).read_bytes() != book:
-        now_ = (out / gradebook.FILE).read_text().splitlines()
-        apart = difflib.unified_diff(book.decode().splitlines(), now_, "undisturbed", n=0)
-        found.wrong += ["another gradebook", *apart]
-    if sorted(set(kept)) != graded_in(json.loads(book)):
-        found.wrong.append("results.jsonl does not hold each grade")
-    names = {path.name for path in out.iterdir()}
-    if strange := names - {gradebook.FILE, results.FILE, *_OF_A_RUN}:
-        found.wrong.append(f"left in its folder: {', '.join(sorted(strange))}")
+        found.kept.append(len(now))
     found.wrong += folders(temporary)
     return found
 
 
-_OF_A_RUN = (session.SECRET, session.SUBMISSIONS, session.LOCK)
+_OF_A_RUN = (
+    gradebook.FILE, results.FILE, session.SECRET, session.SUBMISSIONS, session.LOCK,
+)  # fmt: skip
 
 
 def undisturbed(given: Path, where: Path) -> tuple[bytes, float, str]:

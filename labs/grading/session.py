@@ -82,13 +82,13 @@ def run(wanted: Wanted, say: Callable[[str], None]) -> Outcome:
     if not 1 <= wanted.seconds <= 600:
         raise ValueError(f"--seconds must be 1 to 600, got {wanted.seconds:g}")
     found = collected(wanted.submissions)
-    with _folder(wanted.out) as secret, _sandboxes(wanted) as (level, sandbox, passed_over):
-        results = Results(wanted.out)
-        try:
-            say(f"isolation: {level.words}")
-            return _graded(wanted, found, secret, level, sandbox, results, say, passed_over)
-        finally:
-            results.close()
+    with (
+        _folder(wanted.out) as secret,
+        contextlib.closing(Results(wanted.out)) as results,
+        _sandboxes(wanted) as (level, sandbox, passed_over),
+    ):
+        say(f"isolation: {level.words}")
+        return _graded(wanted, found, secret, level, sandbox, results, say, passed_over)
 
 
 def _graded(wanted, found, secret, level, sandbox, results, say, notes) -> Outcome:  # noqa: ANN001
@@ -255,7 +255,7 @@ def _folder(out: Path) -> Iterator[bytes]:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(new, secret)
-        yield bytes.fromhex(secret.read_text())
+        yield _secret(secret)
     finally:
         os.close(lock)
 
@@ -263,6 +263,16 @@ def _folder(out: Path) -> Iterator[bytes]:
 def _sandbox(level: str, wanted: Wanted) -> Sandbox:
     limits = Limits(wall_seconds=wanted.seconds, cpu_seconds=int(2 * wanted.seconds) + 1)
     return Sandbox(level, hidden=_private(wanted), limits=limits)
+
+
+def _secret(file: Path) -> bytes:
+    """What inputs are drawn from. Raises ValueError where the file holds something else."""
+    try:
+        return bytes.fromhex(file.read_text("ascii"))
+    except (OSError, ValueError):
+        raise ValueError(
+            f"{file} holds no secret of this course's grader; give --out another folder"
+        ) from None
 
 
 def _private(wanted: Wanted) -> list[str]:

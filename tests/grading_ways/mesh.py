@@ -1,4 +1,4 @@
-"""Right places, groups and shards of notebook 05 and tables of 06, in other ways than the course's."""
+"""Right parts of notebook 05 and tables of 06, written in other ways than the course's."""
 
 PLACES = {
     "by recursion": """
@@ -147,7 +147,8 @@ def shard_of(name, shape, layers, at, sizes):
     "patterns": r"""
 import re
 
-COLUMN, ROW = r"blocks\.\d+\.(attention\.qkv|mlp\.up)\.", r"blocks\.\d+\.(attention\.out|mlp\.down)\.weight"
+COLUMN = r"blocks\.\d+\.(attention\.qkv|mlp\.up)\."
+ROW = r"blocks\.\d+\.(attention\.out|mlp\.down)\.weight"
 VOCABULARY = r"embedding\.tokens\.weight|head\.logits\.weight"
 # %%
 def shard_of(name, shape, layers, at, sizes):
@@ -167,7 +168,8 @@ def shard_of(name, shape, layers, at, sizes):
     if re.match(COLUMN, name):
         parts = 3 if "qkv" in name else 1
         size = shape[0] // parts
-        return (0, [(p * size + size * i // t, p * size + size * (i + 1) // t) for p in range(parts)])
+        mine = (size * i // t, size * (i + 1) // t)
+        return (0, [tuple(p * size + end for end in mine) for p in range(parts)])
     if re.fullmatch(ROW, name):
         return (1, [(shape[1] * i // t, shape[1] * (i + 1) // t)])
     return (0, [(0, shape[0])])

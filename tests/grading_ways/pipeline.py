@@ -77,10 +77,11 @@ from labs.schedules import receive_backward, receive_forward, send_backward, sen
 def with_messages(order, rank, ranks):
     nothing = lambda i: None
     inner, outer = rank > 0, rank + 1 < ranks
-    takes = {"F": receive_forward if inner else nothing, "B": receive_backward if outer else nothing}
-    gives = {"F": send_forward if outer else nothing, "B": send_backward if inner else nothing}
+    takes = {"F": inner and receive_forward, "B": outer and receive_backward}
+    gives = {"F": outer and send_forward, "B": inner and send_backward}
     for at in order:
-        for step in (takes[at.kind](at.micro_batch), at, gives[at.kind](at.micro_batch)):
+        before, after = (table[at.kind] or nothing for table in (takes, gives))
+        for step in (before(at.micro_batch), at, after(at.micro_batch)):
             if step is not None:
                 yield step
 """,

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from labs.grading.sandbox import frames
 from labs.ranks import output
 from labs.ranks import run as runs
-from labs.ranks.run import is_victim
+from labs.ranks.run import is_victim, root_cause
 
-__all__ = ["clean", "is_victim", "report", "standing", "tidy"]
+__all__ = ["cause", "clean", "is_victim", "report", "standing", "tidy"]
 
 _ROW = (int, str, str, str, str, str, int, int, (int, float), (int, float))  # labs.ranks.Row
 _MOST_ROWS, _MOST_CAUSES = 10_000, 20
@@ -126,6 +126,15 @@ def _frame(told: object) -> dict:
         raise frames.BadFrame("an error of another form")
     found = {name: told[name] for name in _FRAME}
     return {n: v[:_LONGEST] if isinstance(v, str) else v for n, v in found.items()}
+
+
+def cause(errors: Sequence[dict | None]) -> tuple[int, dict] | None:
+    """The rank and the error that are told: of the first rank that is no victim of another's.
+
+    Which of several came first, the machine decides; a grade is the same each time.
+    """
+    own = [(rank, one) for rank, one in enumerate(errors) if one and not is_victim(one)]
+    return own[0] if own else root_cause(list(errors))
 
 
 def tidy(error: dict, labels: Mapping[str, str], folder: Path) -> None:

@@ -27,10 +27,11 @@ from labs.ranks.devices import Placement
 from labs.ranks.elsewhere import Later
 from labs.ranks.ending import how
 from labs.ranks.ledger import Ledger, Row
-from labs.ranks.run import Run, root_cause, tell
+from labs.ranks.run import Run, tell
 
 _POLL = 0.05
 _GRACE = 1.0  # seconds the other ranks get after the first that failed
+_MOST_GRACE = 5.0  # where they still work: which errors are told must not depend on the machine
 _SEND_SECONDS = 5.0
 _ANSWER_SECONDS = 3.0  # for ranks to say where they stand
 _OF_LIMITS = re.compile(
@@ -83,7 +84,7 @@ class Watching:
         self.state, self.why = "", ""
         self.culprit: int | None = None
         self._begun, self._crowd, self._next_limit = time.monotonic(), crowding.Crowd(), 0.0
-        self._sleep, self._next_look = outside.Sleep(), 0.0
+        self._sleep, self._slept, self._next_look = outside.Sleep(), 0.0, 0.0
         self._failed_at: float | None = None
         for rank in self.ranks:
             rank.line.settimeout(_SEND_SECONDS)
@@ -103,7 +104,7 @@ class Watching:
             self._look()
             if all(rank.report is not None for rank in self.ranks):
                 break
-            if self._failed_at and time.monotonic() - self._failed_at > _GRACE:
+            if self._failed_at and self._grace_is_over(time.monotonic() - self._failed_at):
                 break
             if not any(rank.at_work for rank in self.ranks):
                 break
@@ -111,6 +112,10 @@ class Watching:
         self._memory()
         if not self.state:
             self._judge_ends()
+
+    def _grace_is_over(self, seconds: float) -> bool:
+        """Whether the other ranks have had their time since the first failed."""
+        return seconds > (_GRACE if self._slept > _GRACE / 2 else _MOST_GRACE)
 
     def _read(self, rank: _Rank, is_line: bool) -> None:
         try:
@@ -236,8 +241,8 @@ class Watching:
                 return  # fmt: skip
         self._memory()
         everyone = [pid for pids in below.values() for pid in pids]
-        slept = self._sleep.seconds(everyone, self._counters.read())
-        if self._failed_at is None and slept > self.bounds.idle_seconds:
+        self._slept = self._sleep.seconds(everyone, self._counters.read())
+        if self._failed_at is None and self._slept > self.bounds.idle_seconds:
             self._stop(TIMEOUT, "the ranks wait and nothing is on its way", look=True)
         elif now - self._begun > self.bounds.wall_seconds and now > self._next_limit:
             self._next_limit = now + self.bounds.wall_seconds / 10
@@ -290,7 +295,7 @@ class Watching:
             if error:
                 told.tidy(error, self.jobs[rank.number][1], rank.folder)
         silent = [rank for rank in self.ranks if rank.report is None and rank.code is not None]
-        cause = root_cause(errors)
+        cause = told.cause(errors)
         if cause and not (silent and told.is_victim(cause[1])):
             text = tell(*cause)
             over = _OF_LIMITS.search(f"{cause[1]['type']}: {cause[1]['message']}")
