@@ -229,8 +229,9 @@ TABLE_C = {
     "bits": """
 def prove_c(gpus: int, tp: int, layers: int, batch: int, mbs: int):
     most = min(gpus // tp, layers)
-    pp, rows = 1 << (most.bit_length() - 1), []
-    for pp in (pp >> n for n in range(pp.bit_length())):
+    rows = []
+    for power in reversed(range(most.bit_length())):
+        pp = 1 << power
         dp = gpus // (tp * pp)
         if batch < dp * mbs:
             return rows, "batch"
