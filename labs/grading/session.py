@@ -144,7 +144,11 @@ def _book_before(out: Path) -> dict | None:
 
 
 class _Workers:
-    """Threads, each with a sandbox: the work is done in the ranks."""
+    """Threads, each with a sandbox: the work is done in the ranks.
+
+    One thread judges at a time; the others wait for their ranks meanwhile. Judges draw models from
+    torch's own generator, of which there is one in a process.
+    """
 
     def __init__(
         self, wanted: Wanted, level: isolation.Level, secret: bytes, results: Results,
@@ -153,7 +157,7 @@ class _Workers:
         self.wanted, self.level, self.secret = wanted, level, secret
         self.results, self.say = results, say
         self.todo: queue.SimpleQueue[_Task] = queue.SimpleQueue()
-        self.stop = threading.Event()
+        self.stop, self.turn = threading.Event(), threading.Lock()
         self.failed: list[BaseException] = []
 
     def work(self, tasks: Sequence[_Task], first: Sandbox, jobs: int) -> None:
@@ -207,7 +211,9 @@ class _Workers:
         why = ""
         for _ in range(2):
             try:
-                grade = judge.grade(asked, sandbox, self.secret, self.wanted.points.shares)
+                sandbox.turn = self.turn
+                with self.turn:
+                    grade = judge.grade(asked, sandbox, self.secret, self.wanted.points.shares)
                 break
             except SandboxError as error:
                 why = f"the sandbox failed: {error}"
