@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -351,19 +352,21 @@ def test_one_thread_judges_at_a_time_and_others_while_ranks_run(
     """Judges draw from torch's own generator: two at once gave right answers wrong references."""
     judging, running, most, both = [], [], [0], threading.Event()
 
-    def in_turn(asked: judge.Asked, sandbox: Sandbox, *rest: object) -> Grade:
+    def judge_something(asked: judge.Asked) -> None:
         judging.append(asked)
+        time.sleep(0.01)
         most[0] = max(most[0], len(judging))
         judging.pop()
+
+    def in_turn(asked: judge.Asked, sandbox: Sandbox, *rest: object) -> Grade:
+        judge_something(asked)
         with Sandbox._others_turn(sandbox):  # as `launch` does
             running.append(asked)
             if len(running) > 1:
                 both.set()
             both.wait(5)
             running.pop()
-        judging.append(asked)
-        most[0] = max(most[0], len(judging))
-        judging.pop()
+        judge_something(asked)
         return judged(asked, sandbox, *rest)
 
     monkeypatch.setattr(judge, "grade", in_turn)
