@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import json
 
 import pytest
 
 from labs import cells
+from labs.ranks.unpack import is_constant
 
 
 def notebook(tmp_path, *sources: object, counts: tuple = ()) -> str:
@@ -145,3 +147,27 @@ def test_a_folder(tmp_path) -> None:
     (tmp_path / "folder.py").mkdir()
     with pytest.raises(ValueError, match="folder.py cannot be read"):
         cells.read(tmp_path / "folder.py")
+
+
+@pytest.mark.parametrize(
+    ("made", "is_sent"),
+    [
+        ("helper = lambda x: abs(x) + 1", True),  # nothing is called before it is
+        ("helper = {'a': lambda x: abs(x)}", True),
+        ("helper = float('-inf')", True),
+        ("helper = tuple(range(3))", True),
+        ("helper = lambda x, y=print('early'): x", False),
+        ("helper = open('file')", False),
+        ("helper = torch.float('-inf')", False),
+        ("helper = [print(i) for i in range(3)]", False),
+    ],
+)
+def test_values_that_call_nothing_but_plain_types_are_sent(
+    made: str, is_sent: bool, tmp_path
+) -> None:
+    found = cells.read(notebook(tmp_path, made, "def f(x):\n    return helper"))
+    sent = found.source("f")
+    told = "made in code cell 1 by a statement that is not sent" in " ".join(found.notes)
+    assert told is not is_sent
+    assert is_constant(ast.parse(made).body[0].value) is is_sent
+    assert made in sent.cells[0].text

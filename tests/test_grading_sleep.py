@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from labs.grading.sandbox import outside
+from labs.grading.sandbox import outside, told
 from labs.grading.sandbox.network import Count
 
 NOTHING = [Count(0, 0)]
@@ -95,3 +95,21 @@ def test_real_processes(text: str, waits: bool) -> None:
     finally:
         one.kill()
         one.communicate()
+
+
+def test_the_error_that_is_told_is_that_of_the_first_rank_which_is_no_victim() -> None:
+    """Whichever came first on the clock: a grade is the same each time."""
+
+    def error(at: float, message: str) -> dict:
+        return dict(at=at, type="RuntimeError", message=message, frames=[], chain=[])
+
+    victim = error(0.5, "Connection closed by peer [127.0.0.1]:1")
+    victim["chain"] = [("torch", victim["message"])]
+    own = [error(at, "what is wrong") for at in (3.0, 2.0)]
+    for one in own:
+        one["chain"] = [("torch", one["message"])]
+    assert told.is_victim(victim) and not told.is_victim(own[0])
+    assert told.cause([None, *own]) == (1, own[0])
+    assert told.cause([victim, None, own[1]]) == (2, own[1])
+    assert told.cause([victim, None]) == (0, victim)
+    assert told.cause([None, None]) is None
