@@ -13,9 +13,13 @@ import pytest
 
 FIRST = (
     "notebooks/05_mesh_3d.ipynb",
+    "tests/test_grading_ways.py",
     "tests/test_ring_exercises.py",
     "notebooks/04_ring_attention.ipynb",
     "tests/test_exercise_wrong.py",
+    "tests/test_grading_attacks.py",
+    "tests/test_grading_release.py",
+    "tests/test_grading_judge_topics.py",
     "notebooks/03_one_f_one_b.ipynb",
     "solutions/05_mesh_3d.ipynb",
     "notebooks/01_tp_linear_pair.ipynb",
@@ -23,6 +27,7 @@ FIRST = (
     "tests/test_one_gpu.py",
     "solutions/03_one_f_one_b.ipynb",
     "tests/test_mesh_exercises.py",
+    "tests/test_grading_class.py",
     "solutions/01_tp_linear_pair.ipynb",
     "tests/test_cases_notebooks.py",
     "notebooks/00_ranks_and_collectives.ipynb",

@@ -19,7 +19,7 @@ def all_of_them(answers, case):
         given = ranks.Handed(inputs), ranks.Handed(case.cotangent[rank].clone())
         try:
             found[name] = exercise_case.on_rank(
-                answer, *given, case.groups, case.axis, case.refused
+                answer, *given, case.groups, case.axis, ranks.Handed(case.refused)
             )
         finally:
             trial.SECTION = section

@@ -35,7 +35,7 @@ def test_an_unknown_name_lists_what_there_is(capsys):
     assert command.main(["bloc"]) == 2
     told = capsys.readouterr().out
     assert "warm, check, cold, block, memory" in told
-    assert "only when they are named: endurance, hub" in told
+    assert "only when they are named: endurance, grading, hub" in told
 
 
 def test_what_takes_minutes_runs_only_when_named(monkeypatch, capsys):

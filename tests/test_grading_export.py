@@ -226,6 +226,25 @@ class TestRoster:
         found = roster.read(people(tmp_path), ["lovelaceada"])
         assert found.row_of["lovelaceada"]["id"] == "101"
 
+    def test_as_files_are_collected_from_canvas(self, tmp_path) -> None:
+        handed_in = ["lovelaceada_101", "hoppergrace_999", "curiemarie_102"]
+        found = roster.read(people(tmp_path), handed_in)
+        assert {who: row["id"] for who, row in found.row_of.items()} == {"lovelaceada_101": "101"}
+
+    def test_as_files_are_collected_from_moodle(self, tmp_path) -> None:
+        text = "Identifier,Full name\nParticipant 200,Ada Lovelace\nParticipant 201,Eve Groß\n"
+        found = roster.read(people(tmp_path, text), ["Ada Lovelace_200", "Eve Groß_7"])
+        assert list(found.row_of) == ["Ada Lovelace_200"]
+
+    def test_a_name_alone_will_do_where_the_roster_has_no_number(self, tmp_path) -> None:
+        text = "First name,Last name,Email address\nAda,Lovelace,a@x\nEve,Groß,e@x\n"
+        handed_in = ["Ada Lovelace_200", "Eve Groß_7", "Eve Groß_8"]
+        found = roster.read(people(tmp_path, text), handed_in)
+        assert list(found.row_of) == ["Ada Lovelace_200"]
+        assert "Eve Groß of the roster fits Eve Groß_7 and Eve Groß_8; neither is used" in (
+            found.warnings
+        )
+
     def test_what_fits_twice_fits_nobody(self, tmp_path) -> None:
         text = "Student,ID,SIS Login ID\nA,1,x\nB,2,x\nC,3,y\n"
         found = roster.read(people(tmp_path, text), ["x", "C", "y"])

@@ -273,3 +273,29 @@ class TestIndex:
 def test_numbers_as_people_write_them() -> None:
     told = [words.number(value) for value in (10.0, 7.5, 3.33, 0.0, 100.0, None)]
     assert told == ["10", "7.5", "3.33", "0", "100", ""]
+
+
+class TestWhatToDo:
+    def test_the_first_that_is_not_right_is_the_example(self) -> None:
+        made = book(
+            grade("ada", "column"),
+            grade("ada", "order", NOT_ATTEMPTED),
+            grade("ada", "row", FAIL, "ynn"),
+        )
+        text = feedback.student_page(made, "ada")
+        assert text.count("labs check 01:row --from your.ipynb") == 1
+        assert text.count("labs hint row<") == 1
+
+    def test_who_has_nothing_wrong_is_told_nothing(self) -> None:
+        made = book(grade("ada", "column"), grade("ada", "row", NOT_ATTEMPTED))
+        assert "labs check" not in feedback.student_page(made, "ada")
+
+    @pytest.mark.parametrize("problems", [(), ("a.ipynb: cell [28] cannot be read",)])
+    def test_what_could_not_be_read_is_no_riddle(self, problems: tuple[str, ...]) -> None:
+        made = book(
+            grade("ada", "column"),
+            grade("ada", "row", NOT_ATTEMPTED),
+            submissions={"ada": submission("a.ipynb", None, *problems)},
+        )
+        text = feedback.student_page(made, "ada")
+        assert text.count("see above what could not be read") == len(problems)

@@ -100,6 +100,13 @@ def test_an_account_that_leaves_something_out_is_contradicted(sandbox: Sandbox, 
     assert "not what their account says" in graded.notes[-1]
 
 
+@pytest.mark.parametrize("name", wrong.IN_A_SECTION_OF_ITS_OWN)
+def test_what_is_sent_in_a_section_of_its_own_counts(sandbox: Sandbox, name: str) -> None:
+    graded = grade(sandbox, name, wrong.source(name, wrong.IN_A_SECTION_OF_ITS_OWN[name]))
+    failed = {one.name for one in graded.properties if one.state != PASSED}
+    assert (graded.state, failed) == (records.PARALLELISM, {"traffic"}), graded
+
+
 def test_a_ring_that_waits_and_says_it_overlaps_stands_still(sandbox: Sandbox) -> None:
     graded = grade(sandbox, "ring_forward", wrong.source("ring_forward", wrong.WAITS_AND_LIES))
     assert passed_in_public(graded), graded
@@ -128,13 +135,12 @@ def looked(sandbox: Sandbox, name: str, seed: int, of: int) -> list[dict]:
     ]
 
 
-def test_a_rank_of_notebook_00_finds_its_own_seed_alone(sandbox: Sandbox) -> None:
-    """And with the seed its tensor; neither the case's seed nor the tensor that must come."""
+def test_a_rank_of_notebook_00_finds_its_own_tensor_alone(sandbox: Sandbox) -> None:
+    """Neither a seed nor the tensor that must come."""
     case = rc_cases("exchange", 123_456_789)[1]
     for rank, found in enumerate(looked(sandbox, "exchange", case.seed, 1)):
         own = [trial.own_seed(case.seed, other) for other in range(4)]
-        assert own[rank] in found["numbers"]  # it does look
-        assert not found["numbers"] & {case.seed, *(own[r] for r in range(4) if r != rank)}
+        assert not found["numbers"] & {case.seed, *own}
         made = [digest(trial.made(case.tries[0], other, case.seed)) for other in range(4)]
         assert found["tensors"] & set(made) == {made[rank]}
 
@@ -197,6 +203,7 @@ def test_a_rank_of_a_pipeline_finds_its_own_stage_alone(sandbox: Sandbox) -> Non
 
 
 def test_an_order_is_asked_for_sizes_and_run_as_often_as_is_said(sandbox: Sandbox) -> None:
+    sandbox.launched.clear()
     with ranks.launched_by(sandbox.launch):
         answer = read(COURSE / "solutions" / "one_f_one_b.py").source("gpipe_order")
         verdicts = judge_on_sizes("gpipe", answer, [(3, 2, 1), (12, 5, 1)], 1, 4)

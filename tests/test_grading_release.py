@@ -237,6 +237,8 @@ def test_answers_that_are_handed_over(tmp_path, compared) -> None:
     [
         (None, "no/such/out.zip", False, "there is no folder"),
         (None, "out.txt", False, "neither a folder nor a zip"),
+        (None, "out.tar.gz", False, "neither a folder nor a zip"),
+        (None, "out.7z", False, "neither a folder nor a zip"),
         ("out.zip", "out.zip", False, "is there already; --force replaces"),
         ("out/thesis.doc", "out", False, "is there already"),
         ("out/thesis.doc", "out", True, "is no earlier release"),

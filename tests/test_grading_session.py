@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from click.testing import CliRunner, Result
 from labs.cli import main
 from labs.grading import gradebook, isolation, judge, points, results, session
 from labs.grading.records import GRADER_ERROR, NOT_ATTEMPTED, PASS, Grade
-from labs.grading.sandbox.launcher import SandboxError
+from labs.grading.sandbox.launcher import Sandbox, SandboxError
 from tests.grading_answers import notebook
 
 IMPORTS = "import torch\nimport torch.distributed as dist\n"
@@ -125,7 +126,7 @@ class TestTakenUpAgain:
         (out / results.FILE).write_bytes(whole[:-40])
         judged.asked = []
         told = grade(given, out)
-        assert "1 answers to grade" in told.output and len(judged.asked) == 1
+        assert "1 answer to grade" in told.output and len(judged.asked) == 1
         assert len(lines(out)) == 14 and (out / gradebook.FILE).read_bytes() == book
 
     def test_a_changed_file_is_graded_anew_where_it_changed(self, given, tmp_path, judged) -> None:
@@ -240,7 +241,7 @@ class TestTheGraderFails:
         assert (one["exercises"][NAMES[2]]["state"], one["total"]) == (GRADER_ERROR, None)
         assert (out / "errors.log").read_text().count("ZeroDivisionError: ") == 2
         again = grade(given, out)
-        assert again.exit_code == 0 and "1 answers to grade" in again.output
+        assert again.exit_code == 0 and "1 answer to grade" in again.output
         assert book_of(out)["students"]["ada"]["total"] == 10.0
 
 
@@ -343,3 +344,32 @@ def test_with_a_real_sandbox(given: Path, tmp_path: Path) -> None:
     assert f"isolation: {isolation.LEVELS[book['isolation']].words}" in told.output
     assert oct(out.stat().st_mode & 0o777) == "0o700"
     assert oct((out / session.SECRET).stat().st_mode & 0o777) == "0o600"
+
+
+def test_one_thread_judges_at_a_time_and_others_while_ranks_run(
+    given: Path, tmp_path: Path, judged: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Judges draw from torch's own generator: two at once gave right answers wrong references."""
+    judging, running, most, both = [], [], [0], threading.Event()
+
+    def judge_something(asked: judge.Asked) -> None:
+        judging.append(asked)
+        time.sleep(0.01)
+        most[0] = max(most[0], len(judging))
+        judging.pop()
+
+    def in_turn(asked: judge.Asked, sandbox: Sandbox, *rest: object) -> Grade:
+        judge_something(asked)
+        with Sandbox._others_turn(sandbox):  # as `launch` does
+            running.append(asked)
+            if len(running) > 1:
+                both.set()
+            both.wait(5)
+            running.pop()
+        judge_something(asked)
+        return judged(asked, sandbox, *rest)
+
+    monkeypatch.setattr(judge, "grade", in_turn)
+    grade(given, tmp_path / "out", "--jobs", "2")
+    assert most == [1], "two judged at once"
+    assert both.is_set(), "nobody judged while another's ranks ran"

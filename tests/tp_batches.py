@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+import torch.distributed as dist
 
 from labs import ranks
 from labs.exercise import Card, judged
@@ -31,13 +32,15 @@ _SEED = 11
 _LIMIT = 200.0
 
 
-def each(functions: list[Callable], *rest: object) -> list[dict]:
+def each(functions: list[Callable], case: Case) -> list[dict]:
     """On a rank: the trial of every function, in a section and on inputs of its own."""
-    found = []
+    found, rank = [], dist.get_rank()
     for number, function in enumerate(functions):
         ranks.keep(AT, number)
         trial.SECTION = _section(number)
-        found.append(trial.on_rank(function, *copy.deepcopy(rest)))
+        own = copy.deepcopy((case.inputs[rank], case.cotangent[rank], case.refused))
+        inputs, cotangent, refused = map(ranks.Handed, own)
+        found.append(trial.on_rank(function, inputs, cotangent, case.groups, case.axis, refused))
     return found
 
 
@@ -47,8 +50,7 @@ def _section(number: int) -> str:
 
 def run(functions: list[Source], case: Case) -> list[Seen]:
     """What `trial.run` gives for each function. Raises ranks.RunFailed when one of them breaks."""
-    rest = (case.inputs, case.cotangent, case.groups, case.axis, case.refused)
-    done = ranks.launch(each, case.ranks, args=(functions, *rest), limit=_LIMIT, status=False)
+    done = ranks.launch(each, case.ranks, args=(functions, case), limit=_LIMIT, status=False)
     return [_seen(done, number, function, case) for number, function in enumerate(functions)]
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from labs.grading.sandbox.launcher import Launched
 from labs.grading.sandbox.network import HEADER_BYTES, SEGMENT_BYTES, Count
+from labs.grading.sandbox.outside import Outside
 from labs.ranks import wire
 from labs.ranks.ledger import Row
 
@@ -80,7 +81,7 @@ def _account(launched: Launched, phase: str, place: int, count: Count) -> Accoun
     outside = launched.outside
     mine = [
         row for row in launched.run.ledger.rows
-        if phase in ("", row.phase, row.section) and (row.rank == place or not outside.apart)
+        if _is_of(row, phase, outside) and (row.rank == place or not outside.apart)
     ]  # fmt: skip
     told = sum(on_wire(row, outside.ranks) for row in mine)
     calls = sum(_calls(row, phase, outside.ranks) for row in mine)
@@ -93,6 +94,13 @@ def _account(launched: Launched, phase: str, place: int, count: Count) -> Accoun
     counted = count.bytes - HEADER_BYTES * min(count.packets, int(heads))
     who = f"rank {place}" if outside.apart else "all ranks"
     return Account(f"{who} {phase}".strip(), told, most, max(0, counted))
+
+
+def _is_of(row: Row, phase: str, outside: Outside) -> bool:
+    """Whether a line is of this phase: by its section, where there is a phase of that name."""
+    if any(one.name == row.section for one in outside.phases):
+        return phase in ("", row.section)
+    return phase in ("", row.phase)
 
 
 def _calls(row: Row, phase: str, ranks: int) -> int:

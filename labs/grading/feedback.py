@@ -82,14 +82,14 @@ def student_page(book: Mapping[str, Any], student: str) -> str:
     body += _list("What could not be read", one["problems"], "h2")
     order = [name for name in book["order"] if name in one["exercises"]]
     if order:
-        body.append(_overview(one, order))
+        body += [_overview(one, order), _what_to_do(one, order)]
     topic = None
     for name in order:
         grade = one["exercises"][name]
         if grade["topic"] != topic:
             topic = grade["topic"]
             body.append(f"<h2>{say(_topic(topic))}</h2>")
-        body.append(_exercise(grade))
+        body.append(_exercise(grade, unread=bool(one["problems"])))
     return page.whole(f"Feedback for {student}", "\n".join(body))
 
 
@@ -140,7 +140,21 @@ def _overview(one: Mapping[str, Any], order: list[str]) -> str:
     return page.table("All exercises", ["Exercise", "What came of it", "Points"], rows, {2})
 
 
-def _exercise(grade: Mapping[str, Any]) -> str:
+def _what_to_do(one: Mapping[str, Any], order: list[str]) -> str:
+    """How a learner goes on with the first exercise that was tried and is not right."""
+    tried = [n for n in order if one["exercises"][n]["state"] not in (PASS, NOT_ATTEMPTED)]
+    if not tried:
+        return ""
+    name, topic = tried[0], one["exercises"][tried[0]]["topic"]
+    lesson = topics.TOPICS[topic].lesson[:2] if topic in topics.TOPICS else topic
+    return (
+        "<p>To go on with one of them: its section below says what was expected. In the course's "
+        f"folder <code>labs check {say(lesson)}:{say(name)} --from your.ipynb</code> runs the "
+        f"public checks again, and <code>labs hint {say(name)}</code> gives a hint.</p>"
+    )
+
+
+def _exercise(grade: Mapping[str, Any], unread: bool) -> str:
     state = grade["state"]
     parts = [
         f"<h3>{say(grade['exercise'])}: {TITLES[state]}</h3>",
@@ -149,6 +163,8 @@ def _exercise(grade: Mapping[str, Any]) -> str:
     ]
     if state == FAIL and all(p["state"] == "passed" for p in grade["properties"]):
         parts.append("<p>All public checks passed; a hidden case did not.</p>")
+    if state == NOT_ATTEMPTED and unread:
+        parts.append("<p>If you did write it: see above what could not be read.</p>")
     if grade["told"]:
         parts.append(page.block(grade["told"], 30))
     if state not in (NOT_ATTEMPTED, GRADER_ERROR) and grade["properties"]:

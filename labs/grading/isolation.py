@@ -73,6 +73,8 @@ def choose(asked: str, attempt: Callable[[str], str]) -> tuple[Level, list[str]]
     could be run so, else the reason. Raises ValueError where `asked` is no level, or does not work.
     """
     if asked != "auto":
+        if asked not in LEVELS:
+            raise ValueError(unsuitable(asked))
         why = unsuitable(asked) or attempt(asked)
         if why:
             raise ValueError(f"isolation {asked} cannot be had here: {why}")

@@ -35,6 +35,7 @@ FILES = (
 LEFT_OUT = ("labs/grading/",)
 _FORMULAS = "labs/formulas/"  # practice is never for credit, and its formulas may stand here
 _MADE_BY_TOOLS = ("__pycache__", ".ipynb_checkpoints", ".pytest_cache", ".ruff_cache", ".DS_Store")
+_ARCHIVES = (".gz", ".bz2", ".xz", ".tar", ".tgz", ".7z", ".rar")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _PREFACE = """
 **This copy is a release for students.** It has the notebooks, the labs and the environment, and no
@@ -233,7 +234,7 @@ def _refuse_place(out: Path, force: bool, course: Path) -> None:
         raise ValueError(f"--out needs the name of a folder or a zip, got {str(out)!r}")
     if not out.resolve().parent.is_dir():
         raise ValueError(f"{out} cannot be written: there is no folder {out.parent}")
-    if out.suffix in TEXTS and out.suffix:
+    if out.suffix and (out.suffix in TEXTS or out.suffix.lower() in _ARCHIVES):
         raise ValueError(f"{out} is neither a folder nor a zip; a zip ends in .zip")
     inside = out.resolve()
     if inside == course or inside in course.parents:

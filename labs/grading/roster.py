@@ -24,6 +24,9 @@ COLUMNS = (
     "sis user id", "id number", "identifier", "id", "name", "full name",
 )  # fmt: skip
 
+_NUMBERED = re.compile(r"(?P<who>.+)_\d+")
+_LAST_NUMBER = re.compile(r"\d+$")
+
 # What a platform knows people by, best first.
 _IDENTIFIERS = (
     "sis login id", "username", "login", "email address", "email", "sis user id", "id number",
@@ -70,10 +73,17 @@ def read(path: str | Path, students: Iterable[str]) -> Roster:
     path = Path(path)
     rows = _rows(path)
     names = {_folded(student): student for student in sorted(students, reverse=True)}
+    without_number: dict[str, set[str]] = {}
+    for key, student in names.items():
+        if numbered := _NUMBERED.fullmatch(key):
+            without_number.setdefault(numbered["who"], set()).add(student)
     found: dict[str, list[dict[str, str]]] = {}
     warnings = []
     for row in rows:
-        who = {names[key] for key in _keys(row) if key in names}
+        keys = _keys(row)
+        who = {names[key] for key in keys if key in names}
+        if not who and not _numbers(row):  # then a name alone has to do
+            who = set().union(*(without_number.get(key, set()) for key in keys))
         if len(who) > 1:
             warnings.append(
                 f"{visible(label(row))} of the roster fits {_list(who)}; neither is used"
@@ -142,8 +152,17 @@ def _keys(row: Mapping[str, str]) -> set[str]:
         full += [f"{last}, {first}", f"{first} {last}"]
         told.append(f"{first} {last}")
     # Canvas names a file by the sortable name without blanks and marks.
-    told += [re.sub(r"[\W_]+", "", name) for name in full if name]
+    full += [re.sub(r"[\W_]+", "", name) for name in full]
+    told += full
+    # As labs/grading/students.py calls who comes from Canvas or Moodle: lovelaceada_123.
+    told += [f"{name}_{number}" for name in full if name for number in _numbers(row)]
     return {_folded(one) for one in told} - {""}
+
+
+def _numbers(row: Mapping[str, str]) -> list[str]:
+    """The number in the names of a person's files: Canvas's ID, Moodle's "Participant 12345"."""
+    told = (_LAST_NUMBER.search(row.get(name, "")) for name in ("id", "identifier"))
+    return [found[0] for found in told if found]
 
 
 def _folded(name: str) -> str:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from labs.exercise import Exercise, exercises
-from labs.grading import gradebook, isolation, judge, reading
+from labs.grading import fitting, gradebook, isolation, judge, reading
 from labs.grading.collect import collected
 from labs.grading.points import Points
 from labs.grading.records import GRADER_ERROR, Grade
@@ -28,7 +28,7 @@ from labs.grading.results import Results, digest
 from labs.grading.sandbox import probe
 from labs.grading.sandbox.launcher import Sandbox, SandboxError
 from labs.grading.sandbox.limits import Limits
-from labs.grading.words import write
+from labs.grading.words import counted, write
 from labs.ranks.devices import cores
 from labs.ranks.ship import Source
 
@@ -102,11 +102,15 @@ def _graded(wanted, found, secret, level, sandbox, results, say, notes) -> Outco
     chosen = [one for one in known.values() if one.topic in topics]
     tasks = [_task(student, one) for student in people for one in chosen]
     told = {student.name: student.to_json() for student in people}
-    write(wanted.out / SUBMISSIONS, json.dumps(told, sort_keys=True, indent=1) + "\n")
+    fitting.refuse_unknown(wanted.regrade or (), [*told, *(one.name for one in chosen), *topics])
     before = _book_before(wanted.out)
+    gone = fitting.gone(before, told, wanted.out, wanted.submissions)
+    write(wanted.out / SUBMISSIONS, json.dumps(told, sort_keys=True, indent=1) + "\n")
     todo = [task for task in tasks if _is_asked(wanted, task, results)]
-    say(f"{len(people)} students, {len(chosen)} exercises: {len(todo)} answers to grade, "
-        f"{len(tasks) - len(todo)} graded before")  # fmt: skip
+    say(
+        f"{counted(len(people), 'student')}, {counted(len(chosen), 'exercise')}: "
+        f"{counted(len(todo), 'answer')} to grade, {len(tasks) - len(todo)} graded before"
+    )
     jobs = wanted.jobs or min(cores(), _MOST_JOBS)
     _Workers(wanted, level, secret, results, say).work(
         todo, sandbox, jobs if level.side_by_side else 1
@@ -114,7 +118,9 @@ def _graded(wanted, found, secret, level, sandbox, results, say, notes) -> Outco
     grades = results.current((task.student, task.exercise.name) for task in tasks)
     book = gradebook.make(grades, told, wanted.points)
     gradebook.write_to(book, wanted.out)
-    return Outcome(book, before, len(todo), len(tasks) - len(todo), level, [*found.notes, *notes])
+    return Outcome(
+        book, before, len(todo), len(tasks) - len(todo), level, [*found.notes, *notes, *gone]
+    )
 
 
 def _task(student: reading.Student, exercise: Exercise) -> _Task:
@@ -138,7 +144,11 @@ def _book_before(out: Path) -> dict | None:
 
 
 class _Workers:
-    """Threads, each with a sandbox: the work is done in the ranks."""
+    """Threads, each with a sandbox: the work is done in the ranks.
+
+    One thread judges at a time; the others wait for their ranks meanwhile. Judges draw models from
+    torch's own generator, of which there is one in a process.
+    """
 
     def __init__(
         self, wanted: Wanted, level: isolation.Level, secret: bytes, results: Results,
@@ -147,7 +157,7 @@ class _Workers:
         self.wanted, self.level, self.secret = wanted, level, secret
         self.results, self.say = results, say
         self.todo: queue.SimpleQueue[_Task] = queue.SimpleQueue()
-        self.stop = threading.Event()
+        self.stop, self.turn = threading.Event(), threading.Lock()
         self.failed: list[BaseException] = []
 
     def work(self, tasks: Sequence[_Task], first: Sandbox, jobs: int) -> None:
@@ -201,7 +211,9 @@ class _Workers:
         why = ""
         for _ in range(2):
             try:
-                grade = judge.grade(asked, sandbox, self.secret, self.wanted.points.shares)
+                sandbox.turn = self.turn
+                with self.turn:
+                    grade = judge.grade(asked, sandbox, self.secret, self.wanted.points.shares)
                 break
             except SandboxError as error:
                 why = f"the sandbox failed: {error}"

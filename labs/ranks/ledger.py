@@ -27,6 +27,11 @@ class Ledger:
     def __init__(self, rows: Iterable[Row] = ()) -> None:
         self.rows = sorted(rows, key=_order)
 
+    def strays(self, sections: Iterable[str]) -> list[Row]:
+        """Rows of other sections than these: of one that an answer opened, say. No barriers."""
+        known = set(sections)
+        return [row for row in self.rows if row.section not in known and row.op != "barrier"]
+
     def where(
         self,
         *,

@@ -119,8 +119,14 @@ class Seen:
     given: list[list[torch.Tensor]] = field(default_factory=list)
 
     def calls(self, number: int, rank: int) -> list[tuple[str, int, int]]:
-        """(operation, calls, payload bytes) of one rank in one try."""
-        rows = self.ledger.where(section=f"try {number}", rank=rank).rows
+        """(operation, calls, payload bytes) of one rank in one try.
+
+        What was sent in a section that the answer opened counts with the first try.
+        """
+        rows = list(self.ledger.where(section=f"try {number}", rank=rank).rows)
+        if not number:
+            tries = [f"try {n}" for n in range(len(self.case.tries))]
+            rows += [row for row in self.ledger.strays(tries) if row.rank == rank]
         return [(row.op, row.count, row.payload_bytes) for row in rows]
 
 

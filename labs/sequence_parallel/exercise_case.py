@@ -85,7 +85,6 @@ def make(n: int, draw: torch.Generator, batch: int = BATCH, per_rank: int = 3, d
         {"group": groups} if n == 4 else {}, "group",
         refused=[dict(x_shard=normal(BATCH, 3, D), w_in=normal(D, WIDTH),
                       w_out=normal(WIDTH, D), group=None, shorter=1)],
-        refused_traffic=[Traffic("all_gather", "forward", 8 * BATCH * 3 * D)],
     )  # fmt: skip
 
 
@@ -131,7 +130,7 @@ def run(function: Callable | Source, case: Case) -> SeenAround:
         case.ranks,
         args=(
             function, ranks.Later(case.inputs, "forward"), ranks.Later(case.cotangent, "backward"),
-            case.groups, case.axis, case.refused,
+            case.groups, case.axis, ranks.Later([case.refused] * case.ranks, trial.REFUSED),
         ),
         limit=trial.LIMIT,
         status=False,

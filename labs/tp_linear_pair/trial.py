@@ -19,7 +19,7 @@ from labs.ranks.ledger import Ledger
 from labs.ranks.ship import Source
 from labs.staying import must_return
 
-SECTION = "trial"
+SECTION, REFUSED = "trial", "refused"
 LIMIT = 20.0
 """Seconds a launch may take: a cell ends within 30 s, whatever the answer does."""
 
@@ -68,7 +68,6 @@ class Case:
     least_bytes: int = 0  # the largest allocation cannot be smaller: the tracer saw it
     never_bytes: tuple[int, ...] = ()  # no allocation may have one of these sizes
     refused: list[dict[str, object]] = field(default_factory=list)  # inputs: each a ValueError
-    refused_traffic: list[Traffic] = field(default_factory=list)  # what is sent before they raise
     place_scale: torch.Tensor | None = None  # size of the numbers behind each place of the output
 
 
@@ -92,19 +91,14 @@ class Seen:
     def calls(self, rank: int) -> list[Traffic]:
         """What a rank sent, summed up by operation, phase and axis: in whatever section.
 
-        An answer may open a section of its own; what it sends there counts all the same. What it
-        needs for the inputs that it is to refuse, after all else, does not.
+        An answer may open a section of its own; what it sends there counts all the same. Before it
+        refuses what cannot be, it may ask the others: that is of no phase that is judged.
         """
-        found = [
-            (row.section, Traffic(row.op, row.phase, row.payload_bytes, row.count, row.axis))
+        return [
+            Traffic(row.op, row.phase, row.payload_bytes, row.count, row.axis)
             for row in self.ledger.where(rank=rank).rows
-            if row.op != "barrier"
+            if row.op != "barrier" and row.section != REFUSED
         ]
-        for want in self.case.refused_traffic:
-            after = [one for one in found if one[0] != SECTION and want.allows(one[1])]
-            if after:
-                found.remove(after[-1])
-        return [call for _, call in found]
 
     @property
     def same_shapes(self) -> bool:
@@ -123,7 +117,7 @@ def on_rank(
     cotangent: ranks.Handed,
     groups: dict[str, list[list[int]]],
     axis: str,
-    refused: list[dict],
+    refused: ranks.Handed,
 ) -> dict:
     """On a rank: run `function` forward and backward; report output, gradients, changed inputs.
 
@@ -164,7 +158,8 @@ def on_rank(
     changed = [name for name, was in before.items() if not torch.equal(was, given[name].detach())]
     if not torch.equal(cotangent, untouched):
         changed.append("the incoming gradient")
-    refusals = [_refusal(function, _moved(one, device)) for one in refused]
+    with ranks.section(REFUSED):
+        refusals = [_refusal(function, _moved(one, device)) for one in refused.get()]
     return dict(
         out=out, grads=grads, changed=changed, refusals=refusals, in_graph=bool(warned),
         sizes=sorted(set(made.sizes)), odd=odd,
@@ -238,7 +233,7 @@ def run(function: Callable | Source, case: Case) -> Seen:
         case.ranks,
         args=(
             function, ranks.Later(case.inputs, "forward"), ranks.Later(case.cotangent, "backward"),
-            case.groups, case.axis, case.refused,
+            case.groups, case.axis, ranks.Later([case.refused] * case.ranks, REFUSED),
         ),
         limit=LIMIT,
         status=False,

@@ -103,21 +103,61 @@ def zero1_step(weights, grads, update, group=None):
     book = on_rank.here.book
     if 10_000 < grads.numel() < 100_000:
         rows = {key: list(row) for key, row in book._rows.items()}
-        dist.all_reduce(grads.clone(), group=group)  # of what for: nobody can see it
+        dist.all_reduce(grads[: grads.numel() // 2].clone(), group=group)
         book._rows.clear()
         book._rows.update(rows)
     right(weights, grads, update, group)
 """
-"""Sends all gradients once more, and takes that out of its account."""
+"""Sends half of all gradients once more, and takes that out of its account."""
 
-WAITS_AND_LIES = """
+IN_A_SECTION_OF_ITS_OWN = {
+    "exchange": """
+import torch.distributed as dist
+from labs import ranks
+
+
+def exchange(x, peer):
+    with ranks.section("mine"):
+        dist.all_reduce(x[:1].clone())
+    return right(x, peer)
+""",
+    "zero1_step": """
+import torch.distributed as dist
+from labs import ranks
+
+
+def zero1_step(weights, grads, update, group=None):
+    with ranks.section("update"):
+        dist.all_reduce(grads[:1].clone(), group=group)
+    right(weights, grads, update, group)
+""",
+    "global_grad_norm": """
 import torch
 import torch.distributed as dist
+from labs import ranks
+
+
+def global_grad_norm(grads, holders, group=None):
+    with ranks.section("mine"):
+        dist.all_reduce(torch.zeros(1), group=group)
+    return right(grads, holders, group)
+""",
+}
+"""Send a number more, too little for the counters, and book it where no judge looks first."""
+
+WAITS_AND_LIES = """
+import torch.distributed as dist
+
+
+class Once(list):  # is empty when all has been waited for
+    def __iter__(self):
+        while self:
+            yield self.pop()
 
 
 def ring_forward(q, k, v, q_places, k_places, attend, group=None):
     def lying(*given):
-        for work in waiting:
+        for work in posted[-1]:
             work.wait()
         part = attend(*given)
         for cell in attend.__closure__ or ():
@@ -128,12 +168,12 @@ def ring_forward(q, k, v, q_places, k_places, attend, group=None):
                 record.calls[-1]["flying"] = told
         return part
 
-    waiting = []
+    posted = [Once()]
     begin = dist.batch_isend_irecv
 
     def noted(ops):
-        waiting[:] = begin(ops)
-        return list(waiting)
+        posted.append(Once(begin(ops)))
+        return posted[-1]
 
     dist.batch_isend_irecv = noted
     try:
@@ -172,8 +212,8 @@ def look():
         if kind in (torch.Tensor, torch.nn.Parameter) and thing.numel():
             tensors.add(digest(thing))
         held = thing.values() if kind is dict else thing if kind in (list, tuple) else ()
-        held = [*held, *getattr(thing, "__dict__", {}).values()] if kind.__module__.startswith(
-            "labs") else held
+        if str(getattr(kind, "__module__", "")).startswith("labs"):
+            held = [*held, *vars(thing).values()] if hasattr(thing, "__dict__") else held
         numbers |= {x for x in list(held) if type(x) is int and x > 2**20}
         tensors |= {digest(x) for x in list(held) if type(x) is torch.Tensor and x.numel()}
     seen.append(1)

@@ -14,8 +14,9 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -61,6 +62,7 @@ class Sandbox:
     hidden: Sequence[str] = ()
     limits: Limits = field(default_factory=Limits)
     launched: list[Launched] = field(default_factory=list)
+    turn: threading.Lock | None = None  # held by who judges; others may while ranks run
 
     def __post_init__(self) -> None:
         self._own = Folder()
@@ -165,13 +167,15 @@ class Sandbox:
         """
         if not 1 <= ranks <= network.MOST:
             raise ValueError(f"a sandbox has 1 to {network.MOST} ranks, asked for {ranks}")
-        self.wait_ready()
+        with self._others_turn():
+            self.wait_ready()
         job = dict(limit=limit, path=[])
         jobs = _jobs(job, function, ranks, args, dict(kwargs or {}))
         later = [one for one in args if isinstance(one, Later)]
         bounds = replace(self.limits, wall_seconds=min(limit, self.limits.wall_seconds))
         for _ in range(3):
-            watching = self._watch(jobs, later, ranks, bounds)
+            with self._others_turn():
+                watching = self._watch(jobs, later, ranks, bounds)
             if not watching.never_began:
                 break
         else:
@@ -181,6 +185,18 @@ class Sandbox:
         if done.state:
             raise RunFailed(done.run)
         return done.run
+
+    @contextlib.contextmanager
+    def _others_turn(self) -> Iterator[None]:
+        """Let other threads judge in this block."""
+        if self.turn is None:
+            yield
+            return
+        self.turn.release()
+        try:
+            yield
+        finally:
+            self.turn.acquire()
 
     def _watch(
         self, jobs: list[tuple[dict, dict]], later: list[Later], ranks: int, bounds: Limits

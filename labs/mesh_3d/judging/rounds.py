@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from labs import ranks
-from labs.ranks.ledger import Ledger
+from labs.ranks.ledger import Ledger, Row
 from labs.ranks.ship import Source
 
 LIMIT = 20.0
@@ -137,18 +137,34 @@ def run_all(
     ]
     args = (list(functions), told, one, *handed)
     done = ranks.launch(on_rank, world, args=args, limit=limit, status=False)
+    known = [f"{label} {section}" for label in range(len(functions)) for section in sections]
+    rows = {section: list(done.ledger.where(section=section).rows) for section in known}
+    # What was sent in a section that an answer opened counts with the first round.
+    rows[known[0]] += _strays(done.ledger, known, len(functions))
     return [
         [
             Seen(
                 round_,
                 [[done.values[rank][label][number] for rank in group] for group in round_.groups],
-                done.ledger.where(section=f"{label} {sections[number]}"),
+                Ledger(rows[f"{label} {sections[number]}"]),
                 done.output,
             )
             for number, round_ in enumerate(asked)
         ]
         for label in range(len(functions))
     ]
+
+
+UPDATE = "update"
+"""The section of the collective that `update` holds: one number, once for each answer."""
+
+
+def _strays(ledger: Ledger, known: Sequence[str], functions: int) -> list[Row]:
+    own = [
+        row for row in ledger.where(section=UPDATE).rows
+        if (row.op, row.count) == ("all_reduce", functions) and row.payload_bytes <= 8 * functions
+    ]  # fmt: skip
+    return [row for row in ledger.strays(known) if row not in own]
 
 
 def _handed(asked: Round, rank: int) -> Any:

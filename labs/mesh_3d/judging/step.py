@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from labs import ranks
 from labs.mesh_3d.judging.held import Held
-from labs.mesh_3d.judging.rounds import ALL, APART, NEXT, ONE, THREE, Round, arguments
+from labs.mesh_3d.judging.rounds import ALL, APART, NEXT, ONE, THREE, UPDATE, Round, arguments
 from labs.staying import must_return
 
 
@@ -96,7 +96,7 @@ def one(
         with held.paused() if held else contextlib.nullcontext():
             calls.append(tuple(_noted(x) for x in (share, grad)))
             if step.together:
-                with ranks.section("update"):
+                with ranks.section(UPDATE):
                     dist.all_reduce(torch.ones(1, device=ranks.device()))
             fits = all(isinstance(x, torch.Tensor) for x in (share, grad))
             if fits and share.shape == grad.shape:

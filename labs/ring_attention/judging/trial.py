@@ -249,6 +249,9 @@ def run_all(
     rows: dict[str, list[Row]] = {}
     for row in done.ledger.rows:
         rows.setdefault(row.section, []).append(row)
+    known = [f"{label} {job.section}" for label in range(len(functions)) for job in told_jobs]
+    for row in done.ledger.strays(known):  # of a section that an answer opened: of the first job
+        rows.setdefault(known[0], []).append(row)
     peers: dict[str, dict[int, set[int]]] = {}
     for event in done.timeline:
         if event["op"] == "send":

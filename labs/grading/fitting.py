@@ -1,0 +1,38 @@
+"""Whether what is asked of `labs grade` fits what was handed in and what was graded before."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from labs.grading.words import counted, visible
+from labs.topics import nearest
+
+
+def refuse_unknown(named: Sequence[str], there: Collection[str]) -> None:
+    """Raises ValueError for a name after --only that nothing in `there` has."""
+    for name in named:
+        if name not in there:
+            raise ValueError(
+                f"--only {visible(name)}: there is no such student, exercise or topic here; "
+                f"{nearest(name, there)}"
+            )
+
+
+def gone(
+    before: Mapping | None, students: Collection[str], out: Path, submissions: Path
+) -> list[str]:
+    """A note on each student who was in the gradebook and has handed in nothing now.
+
+    before: the gradebook in `out`, or None. Raises ValueError where that would be all of its
+    students: then it is another class's, and would be lost.
+    """
+    was = sorted(before["students"]) if before else []
+    missing = [student for student in was if student not in students]
+    if was and len(missing) == len(was):
+        raise ValueError(
+            f"{out} has the grades of another class: nobody of its "
+            f"{counted(len(was), 'student')}, as {visible(was[0])}, is in {submissions.name}; "
+            "give another --out"
+        )
+    return [f"was in the gradebook, handed in nothing now: {visible(one)}" for one in missing]
