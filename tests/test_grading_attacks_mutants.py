@@ -46,7 +46,7 @@ def _believes_wire_bytes(monkeypatch) -> None:
 
 
 def _allows_for_every_call(monkeypatch) -> None:
-    monkeypatch.setattr(accounts, "_calls", lambda row, phase: row.count)
+    monkeypatch.setattr(accounts, "_calls", lambda row, phase, ranks: row.count)
 
 
 def _takes_off_every_head(monkeypatch) -> None:
