@@ -44,6 +44,18 @@ def test_no_half_of_a_secret_is_left_where_a_text_is_cut(place, tmp_path, monkey
     assert "canary" not in output.clean(errors.shortened(message))
 
 
+def test_secrets_of_two_launches_and_of_this_process(monkeypatch):
+    """One name may have had several values; one value may lie in another."""
+    monkeypatch.setattr(output, "_of_launches", set())
+    output.also_secret({"HF_TOKEN": "of-a-launch", "NOTE": "no-secret"})
+    output.also_secret({"HF_TOKEN": "of-another"})
+    monkeypatch.setenv("HF_TOKEN", "of-this-process")
+    monkeypatch.setenv("MY_API_KEY", "of-this-process-and-more")
+    said = "of-a-launch of-another of-this-process of-this-process-and-more no-secret"
+    told = "<HF_TOKEN> <HF_TOKEN> <HF_TOKEN> <MY_API_KEY> no-secret"
+    assert output.hide(said) == told
+
+
 @pytest.mark.ranks
 def test_ordered_by_rank_and_the_same_each_time(nothing_left):
     """G06: two runs give the same text, rank 0 first."""

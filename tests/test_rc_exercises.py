@@ -15,6 +15,7 @@ import torch
 import solutions.ranks_and_collectives as answers
 from labs import ranks
 from labs.exercise import FAILED, PASSED, exercises, judged
+from labs.ranks.ledger import Ledger
 from labs.ranks_and_collectives import exercises as own
 from labs.ranks_and_collectives import faults, trial
 from tests.mutants.ranks_and_collectives import MUTANTS, ONE_AFTER_THE_OTHER, RIGHT, Wrong, source
@@ -131,15 +132,6 @@ def test_each_exercise_has_mutants_and_hints(name: str) -> None:
 
 def test_a_passed_property_says_what_was_sent() -> None:
     verdict = own._traffic(
-        trial.Seen(own.cases("ring_shift", 1)[-1], [[], []], _Ledger(), "", [], [])
+        trial.Seen(own.cases("ring_shift", 1)[-1], [[], []], Ledger(), "", [], [])
     )
     assert verdict.state == PASSED and verdict.detail == "nothing sent"
-
-
-class _Ledger:
-    """A ledger of a run that sent nothing."""
-
-    rows: tuple = ()
-
-    def where(self, **_: object) -> _Ledger:
-        return self

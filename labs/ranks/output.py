@@ -27,12 +27,12 @@ _CONTROL = re.compile(
 )
 
 
-_of_launches: dict[str, str] = {}  # secret variables that were given to a launch
+_of_launches: set[tuple[str, str]] = set()  # secret variables that were given to launches
 
 
 def also_secret(env: Mapping[str, str]) -> None:
     """Variables of one launch: their values must not show either."""
-    _of_launches.update({k: v for k, v in env.items() if _SECRET_NAME.search(k)})
+    _of_launches.update((k, v) for k, v in env.items() if _SECRET_NAME.search(k))
 
 
 def clean(text: str, folder: Path | None = None) -> str:
@@ -60,9 +60,11 @@ def clean(text: str, folder: Path | None = None) -> str:
 def hide(text: str) -> str:
     """`text` with the names of secret variables in place of their values.
 
-    Before a text is cut: half of a secret would not be known again.
+    Before a text is cut: half of a secret would not be known again. The longest first: one may
+    lie in another.
     """
-    for name, value in {**os.environ, **_of_launches}.items():
+    known = _of_launches.union(os.environ.items())
+    for name, value in sorted(known, key=lambda one: (-len(one[1]), one)):
         if _SECRET_NAME.search(name) and len(value) >= 6:
             text = text.replace(value, f"<{name}>")
     return text

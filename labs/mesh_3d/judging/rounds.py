@@ -140,7 +140,7 @@ def run_all(
     known = [f"{label} {section}" for label in range(len(functions)) for section in sections]
     rows = {section: list(done.ledger.where(section=section).rows) for section in known}
     # What was sent in a section that an answer opened counts with the first round.
-    rows[known[0]] += _strays(done.ledger, known, len(functions))
+    rows[known[0]] += _strays(done, known)
     return [
         [
             Seen(
@@ -157,16 +157,28 @@ def run_all(
 
 UPDATE = "update"
 """The section of the collective that `update` holds: one number each time an answer calls it."""
-_MOST_UPDATES = 4  # of an answer: wrong ones call it more than once
 
 
-def _strays(ledger: Ledger, known: Sequence[str], functions: int) -> list[Row]:
-    own = [
-        row for row in ledger.where(section=UPDATE).rows
-        if row.op == "all_reduce" and row.count <= _MOST_UPDATES * functions
-        and row.payload_bytes <= 8 * row.count
-    ]  # fmt: skip
-    return [row for row in ledger.strays(known) if row not in own]
+def _strays(done: ranks.Run, known: Sequence[str]) -> list[Row]:
+    """What was sent in no round's section, without the collectives of `update`."""
+    found = []
+    for row in done.ledger.strays(known):
+        if (row.section, row.op) == (UPDATE, "all_reduce"):
+            told = [round_ for label in done.values[row.rank] for round_ in label]
+            row = _less(row, sum(one.get("updates", 0) for one in told))
+        if row.count > 0:
+            found.append(row)
+    return found
+
+
+def _less(row: Row, calls: int) -> Row:
+    """Without so many calls of one number each."""
+    payload = max(0, row.payload_bytes - calls * torch.float32.itemsize)
+    share = payload / max(1, row.payload_bytes)
+    return replace(
+        row, count=max(row.count - calls, 1 if payload else 0), payload_bytes=payload,
+        wire_bytes=row.wire_bytes * share, ideal_bytes=row.ideal_bytes * share,
+    )  # fmt: skip
 
 
 def _handed(asked: Round, rank: int) -> Any:

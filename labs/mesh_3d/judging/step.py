@@ -107,6 +107,7 @@ def one(
         function(*arguments(weights, grads, update, group=process_group))
     return dict(
         calls=calls,
+        updates=len(calls) if step.together else 0,
         weights=view.detach().clone(),
         peak=held.peak if held else 0,
         largest=held.largest if held else 0,
