@@ -8,6 +8,11 @@ import sys
 from pathlib import Path
 
 COURSE = Path(__file__).resolve().parents[1]
+ANSWERS = {
+    f"solutions/{path.name}": path.read_text(encoding="utf-8")
+    for path in sorted((COURSE / "solutions").glob("*.py"))
+}
+"""What must not go out: the text of every file of answers."""
 # An installation of the course that can be edited finds `solutions` wherever a program runs.
 _ALONE = """
 import sys

@@ -2,7 +2,7 @@
 
 Cases of others that are here: a cell that was copied (G12), one that was deleted or made text
 (G13), a loop that ignores signals (G21), an untouched release (G22), credentials in the grader's
-environment (G26). Who is named here never took part.
+environment (G26).
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 import json
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,155 +19,12 @@ from labs.cli import main
 from labs.grading import gradebook, judge, records
 from labs.grading.sandbox.launcher import SandboxError
 from tests import leftovers
+from tests.class_of_thirteen import SOLVED, STUDENTS, id_of
 
 pytestmark = [pytest.mark.ranks, pytest.mark.namespace, pytest.mark.slow]
 
 LESSON = "01_tp_linear_pair.ipynb"
 CANARY = "canary-5f1c-not-to-be-seen"
-
-F = """
-class _F(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, group):
-        ctx.group = group
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx, grad):
-        total = grad.clone()
-        dist.all_reduce(total, group=ctx.group)
-        return total, None
-
-
-def copy_to_ranks(x, group=None):
-    return _F.apply(x, group)
-"""
-G = """
-class _G(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x, group):
-        total = x.clone()
-        dist.all_reduce(total, group=group)
-        return total
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad, None
-
-
-def reduce_from_ranks(x, group=None):
-    return _G.apply(x, group)
-"""
-COLUMN = """
-def column_parallel(x, w_shard, b_shard):
-    return copy_to_ranks(x) @ w_shard + b_shard
-"""
-ROW = """
-def row_parallel(x_shard, w_shard, bias):
-    return reduce_from_ranks(x_shard @ w_shard) + bias
-"""
-NOT_SUMMED = """
-def row_parallel(x_shard, w_shard, bias):
-    return x_shard @ w_shard + bias
-"""
-GATHERED = """
-def _whole(mine, dim):
-    parts = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, mine.detach().contiguous())
-    parts[dist.get_rank()] = mine
-    return torch.cat(parts, dim)
-
-
-def row_parallel(x_shard, w_shard, bias):
-    return _whole(x_shard, -1) @ _whole(w_shard, 0) + bias
-"""
-WAITS = """
-def copy_to_ranks(x, group=None):
-    dist.recv(torch.empty(1), src=(dist.get_rank() + 1) % dist.get_world_size())
-    return x
-"""
-RAISES = """
-def copy_to_ranks(x, group=None):
-    return x.shape[7]
-"""
-FILLS = """
-def copy_to_ranks(x, group=None):
-    held = [torch.ones(16 * 2**20 // 8, dtype=torch.float64) for _ in range(100)]
-    return x + 0 * held[0][0]
-"""
-DEAF = """
-import signal
-
-
-def copy_to_ranks(x, group=None):
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    while dist.get_rank() == 1:
-        pass
-    return x
-"""
-
-
-STUDENTS = (
-    "ada", "alan", "annie", "barbara", "edsger", "grace", "hedy", "donald", "margaret", "tim",
-    "linus", "katherine", "john",
-)  # fmt: skip
-
-
-def _id(name: str) -> str:
-    """As Canvas tells people apart: by name and number."""
-    return f"{name}_{1000 + STUDENTS.index(name)}"
-
-
-def _solved(lesson: dict, answers: dict[str, str]) -> dict:
-    """The lesson with these stubs replaced."""
-    made = json.loads(json.dumps(lesson))
-    for name, text in answers.items():
-        _cell(made, name)["source"] = text.strip() + "\n"
-    return made
-
-
-def _cell(lesson: dict, name: str) -> dict:
-    return next(
-        cell for cell in lesson["cells"]
-        if cell["cell_type"] == "code" and f"def {name}(" in "".join(cell["source"])
-    )  # fmt: skip
-
-
-def _copied(lesson: dict) -> dict:
-    """The exercise's cell twice, with one id: the first copy is wrong."""
-    made = _solved(lesson, {"copy_to_ranks": F})
-    cell = _cell(made, "copy_to_ranks")
-    wrong = {**json.loads(json.dumps(cell)), "source": RAISES}
-    made["cells"].insert(made["cells"].index(cell), wrong)
-    return made
-
-
-def _made_text(lesson: dict) -> dict:
-    """One exercise's cell is text now, another's is deleted, a third is right."""
-    made = _solved(lesson, {"copy_to_ranks": F, "reduce_from_ranks": G})
-    cell = _cell(made, "reduce_from_ranks")
-    cell["cell_type"] = "markdown"
-    cell.pop("outputs", None)
-    cell.pop("execution_count", None)
-    made["cells"].remove(_cell(made, "row_parallel"))
-    return made
-
-
-SOLVED: dict[str, Callable[[dict], dict]] = {
-    "ada": lambda it: _solved(it, {
-        "copy_to_ranks": F, "reduce_from_ranks": G, "column_parallel": COLUMN, "row_parallel": ROW
-    }),
-    "alan": lambda it: _solved(it, {"copy_to_ranks": WAITS}),
-    "annie": lambda it: _solved(it, {"copy_to_ranks": DEAF}),
-    "barbara": lambda it: _solved(it, {"copy_to_ranks": FILLS}),
-    "edsger": lambda it: _solved(it, {"copy_to_ranks": RAISES}),
-    "grace": lambda it: _solved(it, {"row_parallel": NOT_SUMMED}),
-    "hedy": lambda it: _solved(it, {"row_parallel": GATHERED}),
-    "donald": lambda it: it,
-    "margaret": _copied,
-    "tim": _made_text,
-    "linus": lambda it: _solved(it, {"copy_to_ranks": F}),
-}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -179,9 +35,9 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> dict:
     lesson = json.loads((folder / "handout" / "notebooks" / LESSON).read_text(encoding="utf-8"))
     with zipfile.ZipFile(folder / "submissions.zip", "w") as out:
         for name, solve in SOLVED.items():
-            out.writestr(f"{_id(name)}_7000_{LESSON}", json.dumps(solve(lesson)))
-        out.writestr(f"{_id('katherine')}_7000_{LESSON}", json.dumps(lesson)[:5000])
-        out.writestr(f"{_id('john')}_7000_{LESSON}", "")
+            out.writestr(f"{id_of(name)}_7000_{LESSON}", json.dumps(solve(lesson)))
+        out.writestr(f"{id_of('katherine')}_7000_{LESSON}", json.dumps(lesson)[:5000])
+        out.writestr(f"{id_of('john')}_7000_{LESSON}", "")
     command = ["grade", str(folder / "submissions.zip"), "--out", str(folder / "out"),
                "--isolation", "namespaces", "--notebook", "01", "--seconds", "8"]  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
@@ -190,7 +46,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> dict:
         graded = judge.grade
 
         def fails_for_linus(asked: judge.Asked, *rest: object) -> records.Grade:
-            if (asked.student, asked.exercise.name) == (_id("linus"), "copy_to_ranks"):
+            if (asked.student, asked.exercise.name) == (id_of("linus"), "copy_to_ranks"):
                 raise SandboxError("the machine has no more processes")
             return graded(asked, *rest)
 
@@ -210,7 +66,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> dict:
 
 
 def _states(book: dict, student: str) -> dict[str, str]:
-    told = book["students"][_id(student)]["exercises"]
+    told = book["students"][id_of(student)]["exercises"]
     return {name: one["state"] for name, one in told.items()}
 
 
@@ -250,7 +106,7 @@ def test_each_answer_has_the_state_that_it_earned(played, student, exercise, sta
 
 def test_partial_credit_is_by_property(played):
     """Gathering the weights gives the right values; what it costs is traffic, and gradients."""
-    one = played["book"]["students"][_id("hedy")]["exercises"]["row_parallel"]
+    one = played["book"]["students"][id_of("hedy")]["exercises"]["row_parallel"]
     points = {each["name"]: each["points"] for each in one["properties"]}
     assert points["traffic"] == 0.0 and points["forward values"] > 0
     assert 0 < one["points"] < one["of"]
@@ -258,13 +114,13 @@ def test_partial_credit_is_by_property(played):
 
 def test_a_copied_cell_is_graded_and_the_note_says_which(played):
     """G12."""
-    notes = played["book"]["students"][_id("margaret")]["exercises"]["copy_to_ranks"]["notes"]
+    notes = played["book"]["students"][id_of("margaret")]["exercises"]["copy_to_ranks"]["notes"]
     assert any("counts" in note and "copy_to_ranks" in note for note in notes)
 
 
 def test_a_cell_that_is_gone_is_named_and_the_others_are_graded(played):
     """G13."""
-    told = played["book"]["students"][_id("tim")]["exercises"]
+    told = played["book"]["students"][id_of("tim")]["exercises"]
     assert any("answer not found" in note for note in told["reduce_from_ranks"]["notes"])
     assert any("answer not found" in note for note in told["row_parallel"]["notes"])
 
@@ -273,21 +129,21 @@ def test_an_untouched_release_starts_nothing(played):
     """G22: nothing is launched for a stub."""
     lines = (played["folder"] / "out" / "results.jsonl").read_text().splitlines()
     own = [json.loads(line)["grade"] for line in lines]
-    own = [grade for grade in own if grade["student"] == _id("donald")]
+    own = [grade for grade in own if grade["student"] == id_of("donald")]
     assert own and {grade["state"] for grade in own} == {records.NOT_ATTEMPTED}
     assert all(grade["measured"]["launches"] == [] for grade in own)
 
 
 def test_where_the_grader_failed_there_is_no_zero(played):
-    before = played["first"]["students"][_id("linus")]
+    before = played["first"]["students"][id_of("linus")]
     assert before["exercises"]["copy_to_ranks"]["points"] is None and before["total"] is None
-    assert played["book"]["students"][_id("linus")]["total"] == 10.0
-    assert f"{_id('linus')}: copy_to_ranks" in played["said"]["second"].output
+    assert played["book"]["students"][id_of("linus")]["total"] == 10.0
+    assert f"{id_of('linus')}: copy_to_ranks" in played["said"]["second"].output
 
 
 def test_a_damaged_file_is_told_and_is_nobodys_zero_in_silence(played):
     for name in ("katherine", "john"):
-        student = played["book"]["students"][_id(name)]
+        student = played["book"]["students"][id_of(name)]
         assert student["problems"] or set(_states(played["book"], name).values()) == {
             records.NOT_ATTEMPTED
         }
@@ -296,9 +152,9 @@ def test_a_damaged_file_is_told_and_is_nobodys_zero_in_silence(played):
 
 def test_pages_show_what_happened_and_nothing_of_hidden_cases(played):
     pages = {path.stem: path.read_text() for path in (played["folder"] / "out/feedback").iterdir()}
-    assert set(map(_id, STUDENTS)) <= set(pages)
-    assert "answer not found" in pages[_id("tim")]
-    assert "wait" in pages[_id("alan")]
+    assert set(map(id_of, STUDENTS)) <= set(pages)
+    assert "answer not found" in pages[id_of("tim")]
+    assert "wait" in pages[id_of("alan")]
 
 
 def test_canvas_gets_a_total_for_each(played):
@@ -306,7 +162,7 @@ def test_canvas_gets_a_total_for_each(played):
         rows = list(csv.reader(file))
     column = rows[0].index("Labs (42)")
     by_name = {row[0]: row[column] for row in rows[1:]}
-    assert float(by_name[_id("ada")]) == 40.0 and float(by_name[_id("donald")]) == 0.0
+    assert float(by_name[id_of("ada")]) == 40.0 and float(by_name[id_of("donald")]) == 0.0
 
 
 def test_no_credential_of_the_grader_is_anywhere(played):

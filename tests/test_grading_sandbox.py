@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import os
 import subprocess
 import sys
-import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,47 +15,20 @@ import torch
 from benchmarks.grading import bytes_of_pair
 from labs import formulas
 from labs.grading.accounts import contradiction
-from labs.grading.records import CRASH, LIMIT, TIMEOUT
 from labs.grading.sandbox import calls, network, probe
-from labs.grading.sandbox.launcher import Launched, Sandbox
-from labs.grading.sandbox.limits import MIB, Limits
-from labs.ranks import Later, PerRank, RunFailed
-from labs.ranks.ship import Cell, Source
-from tests import leftovers
+from labs.grading.sandbox.launcher import Sandbox
+from labs.grading.sandbox.limits import MIB
+from labs.ranks import Later, PerRank
+from tests import shut_in
+from tests.shut_in import launched
 
 pytestmark = [pytest.mark.ranks, pytest.mark.namespace]
-
-LIMITS = Limits(wall_seconds=6.0, idle_seconds=1.5, resident_bytes=512 * MIB)
 
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
-    made = Sandbox("namespaces", limits=LIMITS)
-    why = probe.works(made)
-    if why:
-        made.close()
-        pytest.skip(f"no namespaces here: {why}")
-    yield made
-    made.close()
-
-
-def on_rank(function: Callable) -> Source:
-    """A function of this file as a rank gets it: by its text, for tests are not mounted there."""
-    text = textwrap.dedent(inspect.getsource(function))
-    return Source(function.__name__, [Cell("test", f"import os\nimport torch\n{text}")])
-
-
-def launched(sandbox: Sandbox, function: Callable, ranks: int, *args: object) -> Launched:
-    sandbox.launched.clear()
-    sandbox.launch(on_rank(function), ranks, args=args)
-    return sandbox.launched[-1]
-
-
-def failed(sandbox: Sandbox, function: Callable, ranks: int, *args: object) -> Launched:
-    sandbox.launched.clear()
-    with pytest.raises(RunFailed):
-        sandbox.launch(on_rank(function), ranks, args=args)
-    return sandbox.launched[-1]
+    with shut_in.namespaces() as made:
+        yield made
 
 
 def looks_around(course: str) -> dict:
@@ -185,66 +156,6 @@ def test_memory_is_seen_from_outside(sandbox, mib):
     assert all(mib * MIB <= grown <= (mib + 40) * MIB for grown in done.outside.grown)
 
 
-def waits_for_ever() -> None:
-    import torch.distributed as dist
-
-    dist.recv(torch.empty(1), src=1 - dist.get_rank())
-
-
-def test_ranks_that_wait_for_each_other_end_early_and_say_where(sandbox):
-    done = failed(sandbox, waits_for_ever, 2)
-    assert done.state == TIMEOUT and done.run.seconds < LIMITS.wall_seconds
-    assert "rank 0 stood in recv, called from test, line" in done.run.failure
-
-
-def loops(only: int) -> None:
-    import signal
-
-    import torch.distributed as dist
-
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    rank = dist.get_rank()
-    while rank == only:
-        pass
-
-
-def test_a_loop_that_ignores_signals_ends(sandbox):
-    done = failed(sandbox, loops, 2, 1)
-    assert done.state == TIMEOUT and "rank 1 stood in test, line" in done.run.failure
-
-
-def holds_much() -> int:
-    held = [torch.ones(2**23, dtype=torch.float64) for _ in range(40)]  # 64 MiB each
-    return len(held)
-
-
-def raises() -> None:
-    raise KeyError("not there")
-
-
-def leaves() -> None:
-    os._exit(0)
-
-
-def floods() -> None:
-    for _ in range(20_000):
-        os.write(1, b"x" * 1024)
-
-
-@pytest.mark.parametrize(
-    ("function", "state", "words"),
-    [
-        (holds_much, LIMIT, "in memory"),
-        (raises, CRASH, "KeyError: 'not there'"),
-        (leaves, CRASH, "ended without an answer"),
-        (floods, LIMIT, "printed more than 8 MiB"),
-    ],
-)
-def test_each_end_has_its_state_and_words(sandbox, function, state, words):
-    done = failed(sandbox, function, 1)
-    assert (done.state, words in done.run.failure) == (state, True), done.run.failure
-
-
 def starts_others() -> list:
     import multiprocessing
     import subprocess
@@ -300,20 +211,6 @@ def test_heads_are_taken_off_and_nothing_else():
     first, second = network.read(told, ["v0", "v1"])
     assert (first.payload, second.payload) == (1320 - 660, 0)
     assert (first - network.Count(320, 4)) == network.Count(1000, 6)
-
-
-def test_more_ranks_than_a_switch_has_are_refused_before_anything_starts(sandbox):
-    with pytest.raises(ValueError, match="a sandbox has 1 to 8 ranks, asked for 9"):
-        sandbox.launch(on_rank(raises), 9)
-
-
-def test_closing_leaves_nothing():
-    made = Sandbox("none")
-    assert probe.works(made) == ""
-    zygote, folder = made.zygote, made._folder
-    made.close()
-    assert not Path(f"/proc/{zygote}").exists() and not Path(folder).exists()
-    assert leftovers.of_runs() == []
 
 
 def test_a_zygote_holds_no_name_of_an_answer():

@@ -1,110 +1,41 @@
-"""One run of `labs grade`: taken up again, regraded, refused; one sandbox, two small files."""
+"""One run of `labs grade`: taken up again, regraded; one sandbox, two small files."""
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from labs.cli import main
 from labs.grading import gradebook, isolation, judge, points, results, session
-from labs.grading.records import GRADER_ERROR, NOT_ATTEMPTED, PASS, Grade
-from labs.grading.sandbox.launcher import Sandbox, SandboxError
+from labs.grading.records import NOT_ATTEMPTED, PASS, Grade
+from tests import grading_run
 from tests.grading_answers import notebook
-
-IMPORTS = "import torch\nimport torch.distributed as dist\n"
-RIGHT = "def causal_block_mask(q_places, k_places):\n    return k_places <= q_places[:, None]\n"
-OTHER = "def causal_block_mask(q_places, k_places):\n    return k_places < q_places[:, None]\n"
-ZIGZAG = "def zigzag_positions(rank, ranks, length):\n    ...\n"
-NAMES = ("sequence_scatter_gather", "merge_partials", "causal_block_mask", "ring_bytes",
-         "ring_forward", "zigzag_positions", "ring_backward")  # fmt: skip
+from tests.grading_run import (
+    IMPORTS,
+    NAMES,
+    OTHER,
+    RIGHT,
+    ZIGZAG,
+    Judge,
+    Shut,
+    book_of,
+    grade,
+    lines,
+)
 
 
 @pytest.fixture
 def given(tmp_path: Path) -> Path:
-    """A class of two: one has the mask, the other as well, and a stub."""
-    folder = tmp_path / "given"
-    folder.mkdir()
-    (folder / "ada.ipynb").write_bytes(notebook([IMPORTS, RIGHT]))
-    (folder / "grace.ipynb").write_bytes(notebook([IMPORTS, RIGHT, ZIGZAG]))
-    return folder
-
-
-class Judge:
-    """Stands in for the judge: what was asked for, and a grade by the answer's text."""
-
-    def __init__(self) -> None:
-        self.asked: list[judge.Asked] = []
-        self.raises: list[Exception] = []  # the next ones
-        self.points = 10.0
-
-    @property
-    def attempted(self) -> list[tuple[str, str]]:
-        """Students and exercises whose answers were judged, in any order."""
-        return sorted((one.student, one.exercise.name) for one in self.asked if one.source)
-
-    def __call__(self, asked: judge.Asked, sandbox: object, secret: bytes, shares: object) -> Grade:
-        self.asked.append(asked)
-        if asked.source is not None and self.raises:
-            raise self.raises.pop(0)
-        one, held = asked.exercise, asked.source is not None
-        right = held and "<=" in asked.source.cells[-1].text
-        return Grade(
-            asked.student, one.topic, one.name, one.kind,
-            PASS if right else "FAIL" if held else NOT_ATTEMPTED, self.points if right else 0.0,
-            10.0 if one.kind == "graded" else 0.0, "namespaces", notes=asked.notes,
-        )  # fmt: skip
-
-
-class Shut:
-    """Stands in for a sandbox: reads files here, as the tests' own."""
-
-    made: list[Shut]
-
-    def __init__(self, name: str, **_: object) -> None:
-        self.isolation, self.launched, self.closed = name, [], 0
-        self.made.append(self)
-
-    def launch(self, function: object, ranks: int, *, args: tuple, limit: float) -> object:
-        """As labs.grading.reading asks for it."""
-        return type("Run", (), {"values": [function(*args)]})
-
-    def close(self) -> None:
-        """Counted."""
-        self.closed += 1
+    return grading_run.two(tmp_path)
 
 
 @pytest.fixture
 def judged(monkeypatch: pytest.MonkeyPatch) -> Iterator[Judge]:
-    fake = Judge()
-    monkeypatch.setattr(Shut, "made", [], raising=False)
-    monkeypatch.setattr(session, "Sandbox", Shut)
-    monkeypatch.setattr(session.probe, "works", lambda sandbox: "")
-    monkeypatch.setattr(session.isolation, "unsuitable", lambda name: "")
-    monkeypatch.setattr(judge, "grade", fake)
-    yield fake
-    assert all(one.closed for one in Shut.made)
-
-
-def grade(given: Path, out: Path, *more: str) -> Result:
-    """`labs grade`, here."""
-    return CliRunner().invoke(main, ["grade", str(given), "--out", str(out), *more])
-
-
-def book_of(out: Path) -> dict:
-    return json.loads((out / gradebook.FILE).read_bytes())
-
-
-def lines(out: Path) -> list[dict]:
-    return [json.loads(line) for line in (out / results.FILE).read_text().splitlines()]
+    with grading_run.stood_in(monkeypatch) as fake:
+        yield fake
 
 
 class TestTakenUpAgain:
@@ -224,96 +155,22 @@ class TestRegrade:
         assert not (tmp_path / "out").exists() and Shut.made == []
 
 
-class TestTheGraderFails:
-    def test_a_sandbox_that_fails_is_replaced(self, given, tmp_path, judged) -> None:
-        judged.raises = [SandboxError("gone")]
-        told = grade(given, tmp_path / "out", "--jobs", "1")
-        assert told.exit_code == 0, told.output
-        assert len(Shut.made) == 2 and Shut.made[0].closed >= 1
-        assert book_of(tmp_path / "out")["students"]["ada"]["exercises"][NAMES[2]]["points"] == 10
-
-    def test_twice_is_no_grade_and_is_tried_again(self, given, tmp_path, judged) -> None:
-        out = tmp_path / "out"
-        judged.raises = [ZeroDivisionError("a"), ZeroDivisionError("b")]
-        told = grade(given, out, "--jobs", "1")
-        assert told.exit_code == 1 and "the grader failed for 1" in told.output
-        one = book_of(out)["students"]["ada"]
-        assert (one["exercises"][NAMES[2]]["state"], one["total"]) == (GRADER_ERROR, None)
-        assert (out / "errors.log").read_text().count("ZeroDivisionError: ") == 2
-        again = grade(given, out)
-        assert again.exit_code == 0 and "1 answer to grade" in again.output
-        assert book_of(out)["students"]["ada"]["total"] == 10.0
-
-
-class TestRefused:
-    """A sentence and code 2, before any sandbox is started."""
-
-    def refused(self, told: Result, words: str) -> None:
-        assert told.exit_code == 2 and words in told.output, told.output
-        assert "Traceback" not in told.output and Shut.made == []
-
-    @pytest.mark.parametrize("line", ["{", "[]", "{}", '{"digest": "x", "grade": {}}', "\0"])
-    def test_results_that_are_none(self, line, given, tmp_path, judged) -> None:
-        out = tmp_path / "out"
-        grade(given, out)
-        before = (out / results.FILE).read_text().splitlines()
-        (out / results.FILE).write_text("\n".join([before[0], line, *before[1:]]) + "\n")
-        Shut.made.clear()
-        self.refused(grade(given, out), "results.jsonl, line 2, is no grade")
-        assert (out / results.FILE).read_text().splitlines() == [before[0], line, *before[1:]]
-
-    def test_a_folder_in_use(self, given, tmp_path, judged) -> None:
-        out = tmp_path / "out"
-        out.mkdir()
-        held = os.open(out / session.LOCK, os.O_CREAT | os.O_RDWR)
-        fcntl.flock(held, fcntl.LOCK_EX)
-        try:
-            self.refused(grade(given, out), "another `labs grade` is at work in")
-        finally:
-            os.close(held)
-        assert grade(given, out).exit_code == 0
-
-    def test_a_folder_that_cannot_be(self, given, tmp_path, judged) -> None:
-        (tmp_path / "file").write_text("")
-        for out in (tmp_path / "file", tmp_path / "file" / "out", Path("/proc/labs-grade")):
-            self.refused(grade(given, out), "cannot be written to: ")
-
-    def test_a_secret_that_is_none(self, given, tmp_path, judged) -> None:
-        out = tmp_path / "out"
-        out.mkdir()
-        (out / session.SECRET).write_text("what?")
-        self.refused(grade(given, out), "holds no secret")
-
-    def test_no_submissions(self, tmp_path, judged) -> None:
-        (tmp_path / "given").mkdir()
-        for given in (tmp_path / "given", tmp_path / "nothing"):
-            told = grade(given, tmp_path / "out")
-            assert told.exit_code == 2 and given.name in told.output, told.output
-        assert Shut.made == [] and not (tmp_path / "out").exists()
-
-    @pytest.mark.parametrize(
-        ("more", "words"),
-        [
-            (("--isolation", "vault"), "there is no isolation 'vault'; there are auto, container"),
-            (("--notebook", "ring_atention"), "did you mean ring_attention"),
-            (("--jobs", "0"), "--jobs must be 1 to 16, got 0"),
-            (("--jobs", "17"), "--jobs must be 1 to 16, got 17"),
-            (("--points", "none.toml"), "none.toml: it cannot be read"),
-        ],
-    )
-    def test_options(self, more, words, given, tmp_path, judged, monkeypatch) -> None:
-        monkeypatch.undo()  # the isolation's own words
-        monkeypatch.setattr(session, "Sandbox", Shut)
-        monkeypatch.setattr(Shut, "made", [], raising=False)
-        self.refused(grade(given, tmp_path / "out", *more), words)
-
-    def test_files_without_an_exercise(self, given, tmp_path, judged) -> None:
-        for file in given.iterdir():
-            file.write_bytes(notebook(["x = 1\n"]))
-        told = grade(given, tmp_path / "out")
-        assert told.exit_code == 2 and "--notebook 01 grades one all the same" in told.output
-        told = grade(given, tmp_path / "out", "--notebook", "ring_attention")
-        assert told.exit_code == 0 and judged.attempted == []
+def test_a_topic_that_few_have_counts_for_all_and_is_told(given, tmp_path, judged) -> None:
+    """One student hands in another lesson besides: a note says so, and how to leave it out."""
+    more = "def fill_and_drain(ranks, micro_batches):\n    return []\n"
+    for name in ("edsger", "barbara"):
+        (given / f"{name}.ipynb").write_bytes(notebook([IMPORTS, RIGHT]))
+    (given / "ada_02_bubble_math.ipynb").write_bytes(notebook([more]))
+    told = grade(given, tmp_path / "out")
+    words = "note: bubble_math was handed in by 1 of 4 students, and counts for all of them; "
+    assert words + "--notebook ring_attention grades only what was set" in told.output
+    asked = {one.exercise.topic for one in judged.asked}
+    judged.asked = []
+    told = grade(given, tmp_path / "other", "--notebook", "ring_attention")
+    assert told.exit_code == 0 and "handed in by" not in told.output
+    assert (asked, {one.exercise.topic for one in judged.asked}) == (
+        {"bubble_math", "ring_attention"}, {"ring_attention"}
+    )  # fmt: skip
 
 
 def test_a_digest_is_of_the_text_alone() -> None:
@@ -344,32 +201,3 @@ def test_with_a_real_sandbox(given: Path, tmp_path: Path) -> None:
     assert f"isolation: {isolation.LEVELS[book['isolation']].words}" in told.output
     assert oct(out.stat().st_mode & 0o777) == "0o700"
     assert oct((out / session.SECRET).stat().st_mode & 0o777) == "0o600"
-
-
-def test_one_thread_judges_at_a_time_and_others_while_ranks_run(
-    given: Path, tmp_path: Path, judged: Judge, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Judges draw from torch's own generator: two at once gave right answers wrong references."""
-    judging, running, most, both = [], [], [0], threading.Event()
-
-    def judge_something(asked: judge.Asked) -> None:
-        judging.append(asked)
-        time.sleep(0.01)
-        most[0] = max(most[0], len(judging))
-        judging.pop()
-
-    def in_turn(asked: judge.Asked, sandbox: Sandbox, *rest: object) -> Grade:
-        judge_something(asked)
-        with Sandbox._others_turn(sandbox):  # as `launch` does
-            running.append(asked)
-            if len(running) > 1:
-                both.set()
-            both.wait(5)
-            running.pop()
-        judge_something(asked)
-        return judged(asked, sandbox, *rest)
-
-    monkeypatch.setattr(judge, "grade", in_turn)
-    grade(given, tmp_path / "out", "--jobs", "2")
-    assert most == [1], "two judged at once"
-    assert both.is_set(), "nobody judged while another's ranks ran"

@@ -75,15 +75,26 @@ def _read(one: Submission, names: list[str], sandbox: Sandbox) -> dict:
         sandbox.launched.clear()
 
 
-def topics_of(found: Sequence[Student], known: dict[str, Exercise]) -> list[str]:
-    """The topics that somebody in the class has handed in something for, in the course's order."""
-    present = {
-        known[name].topic
-        for student in found
-        for _, told in student.told
-        for name, entry in told["exercises"].items()
-        if entry is not None
-    }
+def topics_of(found: Sequence[Student], known: dict[str, Exercise]) -> dict[str, int]:
+    """How many students have handed in something for a topic, in the course's order."""
+    counts = dict.fromkeys((one.topic for one in known.values()), 0)
+    for student in found:
+        names = {
+            name for _, told in student.told
+            for name, entry in told["exercises"].items() if entry is not None
+        }  # fmt: skip
+        for topic in {known[name].topic for name in names}:
+            counts[topic] += 1
+    return {topic: count for topic, count in counts.items() if count}
+
+
+def told_of_few(counts: dict[str, int], students: int) -> list[str]:
+    """A note for each topic that not even half of the students have: it counts for all of them."""
+    often = [topic for topic, count in counts.items() if 2 * count >= students]
+    alone = " ".join(f"--notebook {topic}" for topic in often)
     return [
-        topic for topic in dict.fromkeys(one.topic for one in known.values()) if topic in present
+        f"{topic} was handed in by {count} of {students} students, and counts for all of them; "
+        f"{alone or '--notebook'} grades only what was set"
+        for topic, count in counts.items()
+        if topic not in often
     ]

@@ -11,26 +11,22 @@ import contextlib
 import fcntl
 import json
 import os
-import queue
 import secrets
-import threading
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from labs.exercise import Exercise, exercises
-from labs.grading import fitting, gradebook, isolation, judge, reading
+from labs.grading import fitting, gradebook, isolation, reading
 from labs.grading.collect import collected
 from labs.grading.points import Points
-from labs.grading.records import GRADER_ERROR, Grade
 from labs.grading.results import Results, digest
 from labs.grading.sandbox import probe
-from labs.grading.sandbox.launcher import Sandbox, SandboxError
+from labs.grading.sandbox.launcher import Sandbox
 from labs.grading.sandbox.limits import Limits
 from labs.grading.words import counted, write
+from labs.grading.workers import Task, Workers
 from labs.ranks.devices import cores
-from labs.ranks.ship import Source
 
 SECRET, SUBMISSIONS, LOCK = "secret", "submissions.json", "lock"
 _MOST_JOBS = 16
@@ -48,15 +44,6 @@ class Wanted:
     topics: Sequence[str] = ()  # none: those that somebody has handed in
     regrade: Sequence[str] | None = None  # students and exercises; empty: all; None: what is new
     seconds: float = Limits().wall_seconds  # that ranks get to come to their end
-
-
-@dataclass(frozen=True)
-class _Task:
-    student: str
-    exercise: Exercise
-    source: Source | None
-    notes: tuple[str, ...]
-    text: str  # digest of the answer
 
 
 @dataclass
@@ -82,6 +69,7 @@ def run(wanted: Wanted, say: Callable[[str], None]) -> Outcome:
     if not 1 <= wanted.seconds <= 600:
         raise ValueError(f"--seconds must be 1 to 600, got {wanted.seconds:g}")
     found = collected(wanted.submissions)
+    say(f"{counted(len(found.submissions), 'file')} found; making a place to run what is in them")
     with (
         _folder(wanted.out) as secret,
         contextlib.closing(Results(wanted.out)) as results,
@@ -94,7 +82,9 @@ def run(wanted: Wanted, say: Callable[[str], None]) -> Outcome:
 def _graded(wanted, found, secret, level, sandbox, results, say, notes) -> Outcome:  # noqa: ANN001
     known = exercises()
     people = reading.students(found.submissions, list(known), sandbox)
-    topics = list(wanted.topics) or reading.topics_of(people, known)
+    counts = reading.topics_of(people, known)
+    topics = wanted.topics or list(counts)
+    few = [] if wanted.topics else reading.told_of_few(counts, len(people))
     if not topics:
         raise ValueError(
             "no exercise of the course was found in any file; --notebook 01 grades one all the same"
@@ -112,23 +102,25 @@ def _graded(wanted, found, secret, level, sandbox, results, say, notes) -> Outco
         f"{counted(len(todo), 'answer')} to grade, {len(tasks) - len(todo)} graded before"
     )
     jobs = wanted.jobs or min(cores(), _MOST_JOBS)
-    _Workers(wanted, level, secret, results, say).work(
-        todo, sandbox, jobs if level.side_by_side else 1
-    )
+    workers = Workers(
+        lambda: _sandbox(level.name, wanted), secret, wanted.points, results,
+        wanted.out / "errors.log", say,
+    )  # fmt: skip
+    workers.work(todo, sandbox, jobs if level.side_by_side else 1)
     grades = results.current((task.student, task.exercise.name) for task in tasks)
     book = gradebook.make(grades, told, wanted.points)
     gradebook.write_to(book, wanted.out)
     return Outcome(
-        book, before, len(todo), len(tasks) - len(todo), level, [*found.notes, *notes, *gone]
+        book, before, len(todo), len(tasks) - len(todo), level, [*found.notes, *notes, *gone, *few]
     )
 
 
-def _task(student: reading.Student, exercise: Exercise) -> _Task:
+def _task(student: reading.Student, exercise: Exercise) -> Task:
     source, notes = student.answer(exercise.name)
-    return _Task(student.name, exercise, source, notes, digest(source))
+    return Task(student.name, exercise, source, notes, digest(source))
 
 
-def _is_asked(wanted: Wanted, task: _Task, results: Results) -> bool:
+def _is_asked(wanted: Wanted, task: Task, results: Results) -> bool:
     if wanted.regrade is not None:
         named = set(wanted.regrade)
         if not named or named & {task.student, task.exercise.name, task.exercise.topic}:
@@ -143,105 +135,6 @@ def _book_before(out: Path) -> dict | None:
         return None
 
 
-class _Workers:
-    """Threads, each with a sandbox: the work is done in the ranks.
-
-    One thread judges at a time; the others wait for their ranks meanwhile. Judges draw models from
-    torch's own generator, of which there is one in a process.
-    """
-
-    def __init__(
-        self, wanted: Wanted, level: isolation.Level, secret: bytes, results: Results,
-        say: Callable[[str], None],
-    ) -> None:  # fmt: skip
-        self.wanted, self.level, self.secret = wanted, level, secret
-        self.results, self.say = results, say
-        self.todo: queue.SimpleQueue[_Task] = queue.SimpleQueue()
-        self.stop, self.turn = threading.Event(), threading.Lock()
-        self.failed: list[BaseException] = []
-
-    def work(self, tasks: Sequence[_Task], first: Sandbox, jobs: int) -> None:
-        """Grade all tasks. Raises, when all have ended, KeyboardInterrupt or a worker's error."""
-        for task in tasks:
-            self.todo.put(task)
-        jobs = min(jobs, len(tasks))
-        threads = [
-            threading.Thread(target=self._worker, args=(first if number == 0 else None,))
-            for number in range(jobs)
-        ]
-        for thread in threads:
-            thread.start()
-        try:
-            while any(thread.is_alive() for thread in threads):
-                for thread in threads:
-                    thread.join(0.1)
-        except BaseException:
-            self.stop.set()
-            for thread in threads:
-                thread.join()
-            raise
-        if self.failed:
-            raise self.failed[0]
-
-    def _worker(self, sandbox: Sandbox | None) -> None:
-        mine = sandbox or self._sandbox()
-        try:
-            while not self.stop.is_set():
-                try:
-                    task = self.todo.get_nowait()
-                except queue.Empty:
-                    return
-                mine = self._grade(task, mine)
-        except BaseException as error:
-            self.failed.append(error)
-            self.stop.set()
-        finally:
-            if mine is not sandbox:
-                mine.close()
-
-    def _sandbox(self) -> Sandbox:
-        return _sandbox(self.level.name, self.wanted)
-
-    def _grade(self, task: _Task, sandbox: Sandbox) -> Sandbox:
-        """Grade one answer and write it down. Returns the sandbox for the next one."""
-        asked = judge.Asked(
-            task.student, task.exercise, task.source, task.notes,
-            self.results.rounds(task.student, task.exercise.name),
-        )  # fmt: skip
-        why = ""
-        for _ in range(2):
-            try:
-                sandbox.turn = self.turn
-                with self.turn:
-                    grade = judge.grade(asked, sandbox, self.secret, self.wanted.points.shares)
-                break
-            except SandboxError as error:
-                why = f"the sandbox failed: {error}"
-                sandbox.close()
-                sandbox = self._sandbox()
-            except Exception as error:
-                self._log(task, error)
-                why = f"the judge failed: {type(error).__name__}"
-        else:
-            grade = self._error(task, why)
-        self.results.add(grade, task.text)
-        points = "" if grade.points is None else f" {grade.points:g}/{grade.of:g}"
-        self.say(f"{task.student}  {task.exercise.name}  {grade.state}{points}")
-        return sandbox
-
-    def _log(self, task: _Task, error: Exception) -> None:
-        with open(self.wanted.out / "errors.log", "a", encoding="utf-8") as file:
-            file.write(f"{task.student} {task.exercise.name}\n")
-            file.write("".join(traceback.format_exception(error)) + "\n")
-
-    def _error(self, task: _Task, why: str) -> Grade:
-        one = task.exercise
-        return Grade(
-            task.student, one.topic, one.name, one.kind, GRADER_ERROR, None,
-            self.wanted.points.of(one.name), self.level.name, notes=(*task.notes, why),
-        )  # fmt: skip
-
-
 @contextlib.contextmanager
 def _folder(out: Path) -> Iterator[bytes]:
     """The results' folder, for this process alone; gives its secret. Raises ValueError."""
@@ -250,7 +143,8 @@ def _folder(out: Path) -> Iterator[bytes]:
         out.chmod(0o700)  # nobody else's: not even a student with an account on this machine
         lock = os.open(out / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
     except OSError as error:
-        raise ValueError(f"{out} cannot be written to: {error.strerror}") from None
+        why = "it is a file" if out.is_file() else error.strerror
+        raise ValueError(f"{out} cannot be written to: {why}") from None
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -15,13 +15,13 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from labs.grading.records import CRASH, LIMIT, TIMEOUT
 from labs.grading.sandbox import frames, outside, told
 from labs.grading.sandbox.limits import Limits
-from labs.grading.sandbox.network import Count
+from labs.grading.sandbox.measures import Measures
+from labs.grading.sandbox.rank import Rank, can_read
 from labs.ranks import crowding, output
 from labs.ranks.devices import Placement
 from labs.ranks.elsewhere import Later
@@ -42,28 +42,6 @@ _OF_LIMITS = re.compile(
 _BY_SIGNAL = {-signal.SIGXFSZ: LIMIT, -signal.SIGXCPU: TIMEOUT}
 
 
-@dataclass
-class _Rank:
-    number: int
-    pid: int
-    line: socket.socket
-    out: int
-    incoming: frames.Incoming = field(default_factory=frames.Incoming)
-    printed: bytearray = field(default_factory=bytearray)
-    written: int = 0
-    hello: bool = False  # what it sends until it has joined is our own code's
-    folder: Path = Path("/nowhere")
-    joined: bool = False
-    asks: int | None = None
-    kept: dict = field(default_factory=dict)
-    report: dict | None = None
-    code: int | None = None
-
-    @property
-    def at_work(self) -> bool:
-        return self.report is None and self.code is None
-
-
 class Watching:
     """Follows ranks to their end; then `run`, `outside`, and `state` where they failed."""
 
@@ -72,14 +50,11 @@ class Watching:
         later: list[Later], bounds: Limits, apart: bool, ended: Callable[[], dict[int, int]],
     ) -> None:  # fmt: skip
         self.ranks = [
-            _Rank(number, pid, socket.socket(fileno=fds[2 * number]), fds[2 * number + 1])
+            Rank(number, pid, socket.socket(fileno=fds[2 * number]), fds[2 * number + 1])
             for number, pid in enumerate(pids)
         ]
         self.jobs, self.later, self.bounds, self._ended = jobs, later, bounds, ended
-        self._counters = outside.Counters(zygote, apart, pids)
-        self._marks: list[tuple[str, list[Count]]] = []
-        self._grown = [0] * len(pids)
-        self._base = [0] * len(pids)
+        self._measures = Measures(zygote, apart, pids)
         self._select = selectors.DefaultSelector()
         self.state, self.why = "", ""
         self.culprit: int | None = None
@@ -88,8 +63,7 @@ class Watching:
         self._failed_at: float | None = None
         for rank in self.ranks:
             rank.line.settimeout(_SEND_SECONDS)
-            self._select.register(rank.line, selectors.EVENT_READ, (rank, True))
-            self._select.register(rank.out, selectors.EVENT_READ, (rank, False))
+            rank.register(self._select)
 
     @property
     def never_began(self) -> bool:
@@ -108,8 +82,8 @@ class Watching:
                 break
             if not any(rank.at_work for rank in self.ranks):
                 break
-        self._mark("end")
-        self._memory()
+        self._measures.mark("end")
+        self._measures.memory()
         if not self.state:
             self._judge_ends()
 
@@ -117,19 +91,13 @@ class Watching:
         """Whether the other ranks have had their time since the first failed."""
         return seconds > (_GRACE if self._slept > _GRACE / 2 else _MOST_GRACE)
 
-    def _read(self, rank: _Rank, is_line: bool) -> None:
-        try:
-            piece = rank.line.recv(1 << 18) if is_line else os.read(rank.out, 1 << 16)
-        except OSError:
-            piece = b""
+    def _read(self, rank: Rank, is_line: bool) -> None:
+        piece = rank.read(is_line)
         if not piece:
             self._select.unregister(rank.line if is_line else rank.out)
             return
         if not is_line:
-            rank.written += len(piece)
-            rank.printed += piece
-            if len(rank.printed) > 4 * output.CAP:  # the beginning and the end are shown
-                del rank.printed[output.CAP : -output.CAP]
+            rank.prints(piece)
             if rank.written > self.bounds.printed_bytes:
                 self._stop(LIMIT, f"rank {rank.number} printed more than "
                                   f"{self.bounds.printed_bytes / 2**20:g} MiB")  # fmt: skip
@@ -141,7 +109,7 @@ class Watching:
         except frames.BadFrame as bad:
             self._stop(CRASH, f"rank {rank.number} reported what cannot be read: {bad}")
 
-    def _take(self, rank: _Rank, frame: object) -> None:
+    def _take(self, rank: Rank, frame: object) -> None:
         if not isinstance(frame, dict) or rank.report is not None:
             raise frames.BadFrame("a message out of its turn")
         if not rank.hello:
@@ -173,16 +141,16 @@ class Watching:
     def _go(self) -> None:
         """All have met, and none of the student's code has run: what is sent from now on counts."""
         if not self.later:
-            self._mark("run")
+            self._measures.mark("run")
         for rank in self.ranks:
             self._send(rank, {"go": True})
 
-    def _begin(self, rank: _Rank) -> None:
+    def _begin(self, rank: Rank) -> None:
         if rank.hello:
             job = self.jobs[rank.number][0]
             self._send(rank, {"files": job, "limit": self.bounds.wall_seconds})
 
-    def _send(self, rank: _Rank, message: dict) -> None:
+    def _send(self, rank: Rank, message: dict) -> None:
         try:
             rank.line.sendall(frames.pack(message))
         except TimeoutError:
@@ -192,29 +160,18 @@ class Watching:
 
     def _hand_over(self) -> None:
         """When all have asked for the next thing: count, then hand each its own."""
-        number = len(self._marks)
+        number = self._measures.phases
         if any(rank.asks is None for rank in self.ranks):
             return
         if number >= len(self.later) or {rank.asks for rank in self.ranks} != {number}:
             raise frames.BadFrame("a message out of its turn")
         if not number:
-            for rank in self.ranks:
-                outside.forget_most(rank.pid)
-                self._base[rank.number] = outside.resident(rank.pid)[0]
-        self._mark(self.later[number].phase)
+            self._measures.begin_memory()
+        self._measures.mark(self.later[number].phase)
         for rank in self.ranks:
             rank.asks = None
             self._send(rank, {"item": self.later[number].items[rank.number]})
         self._sleep.begin()
-
-    def _mark(self, phase: str) -> None:
-        self._marks.append((phase, self._counters.read()))
-
-    def _memory(self) -> None:
-        for rank in self.ranks:
-            if self._base[rank.number]:
-                most = outside.resident(rank.pid)[1] - self._base[rank.number]
-                self._grown[rank.number] = max(self._grown[rank.number], most, 0)
 
     def _look(self) -> None:
         """Every twentieth of a second: who has ended, what is used, whether they all sleep."""
@@ -239,9 +196,9 @@ class Watching:
                     f"{self.bounds.resident_bytes / 2**20:,.0f} MiB is the most",
                 )
                 return  # fmt: skip
-        self._memory()
+        self._measures.memory()
         everyone = [pid for pids in below.values() for pid in pids]
-        self._slept = self._sleep.seconds(everyone, self._counters.read())
+        self._slept = self._sleep.seconds(everyone, self._measures.counts())
         if self._failed_at is None and self._slept > self.bounds.idle_seconds:
             self._stop(TIMEOUT, "the ranks wait and nothing is on its way", look=True)
         elif now - self._begun > self.bounds.wall_seconds and now > self._next_limit:
@@ -253,10 +210,10 @@ class Watching:
                     TIMEOUT, f"not at its end after {self.bounds.wall_seconds:g} s", look=True
                 )
 
-    def _drain(self, rank: _Rank) -> None:
+    def _drain(self, rank: Rank) -> None:
         """What a rank that has ended had still written."""
         for fileno, is_line in ((rank.line, True), (rank.out, False)):
-            while fileno in self._select.get_map() and select_now(self._select, fileno):
+            while can_read(self._select, fileno):
                 self._read(rank, is_line)
 
     def _stop(self, state: str, why: str, look: bool = False) -> None:
@@ -282,10 +239,7 @@ class Watching:
                 self._read(*key.data)
             quiet = not ready and all(one.written > before[one.number] for one in asked)
         for rank in self.ranks:
-            new = rank.written - before[rank.number]
-            if rank.at_work and 0 < new <= len(rank.printed):
-                said = bytes(rank.printed[-new:]).decode("utf-8", "replace")
-                del rank.printed[-new:]
+            if rank.at_work and (said := rank.take_back(before[rank.number])):
                 self.why += told.standing(rank.number, said, self.jobs[rank.number][1])
 
     def _judge_ends(self) -> None:
@@ -314,8 +268,7 @@ class Watching:
         """Close the lines. After the last process has ended."""
         for rank in self.ranks:
             self._drain(rank)
-            rank.line.close()
-            os.close(rank.out)
+            rank.close()
         self._select.close()
 
     @property
@@ -341,14 +294,5 @@ class Watching:
 
     @property
     def outside(self) -> outside.Outside:
-        """The phases that all ranks went through, each with what was sent in it."""
-        phases = [
-            outside.Phase(name, [b - a for a, b in zip(before, after, strict=True)])
-            for (name, before), (_, after) in zip(self._marks, self._marks[1:], strict=False)
-        ]
-        return outside.Outside(phases, list(self._grown), len(self.ranks))
-
-
-def select_now(selector: selectors.BaseSelector, fileno: object) -> bool:
-    """Whether something can be read there now."""
-    return any(key.fileobj is fileno for key, _ in selector.select(0))
+        """The phases that all ranks went through, and by how much their memory grew."""
+        return self._measures.outside

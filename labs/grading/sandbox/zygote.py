@@ -16,10 +16,8 @@ limits.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import importlib
-import itertools
 import json
 import os
 import resource
@@ -32,11 +30,9 @@ from typing import NoReturn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from labs.grading.sandbox import calls, limits, network, places, root, system, worker
+from labs.grading.sandbox import becoming, limits, network, places, root, system
 
 _PACKET = 64 * 1024
-_OUTSIDE = 65534  # "nobody": whom a rank of root's runs as
-_INSIDE = 1000
 _FIRST_PORT = 20000
 
 
@@ -161,7 +157,14 @@ class Zygote:
                 parent = os.getpid()
                 child, pid = self._fork()
                 if pid == 0:
-                    self._rank(far, said, mapping, rank, ranks, where, bounds, parent)
+                    becoming.become(
+                        becoming.Fork(
+                            rank, ranks, where, self.how, self.is_root,
+                            self.folder if alone else f"{self.folder}/{self.launches}.{rank}",
+                            self.networks[rank] if alone else None,
+                            parent, bounds, far, said, mapping,
+                        )
+                    )  # fmt: skip
                 pids.append(pid)
                 self.living[pid] = child
                 mapping.close()
@@ -191,85 +194,12 @@ class Zygote:
         mapped.settimeout(10)
         if mapped.recv(1) != b"u":
             return  # it goes on without one
-        outside = _OUTSIDE - 1 - rank if self.is_root else 0
+        outside = becoming.OUTSIDE - 1 - rank if self.is_root else 0
         if not self.is_root:
             Path(f"/proc/{pid}/setgroups").write_text("deny")
-        Path(f"/proc/{pid}/uid_map").write_text(f"{_INSIDE} {outside} 1")
-        Path(f"/proc/{pid}/gid_map").write_text(f"{_INSIDE} {outside} 1")
+        Path(f"/proc/{pid}/uid_map").write_text(f"{becoming.INSIDE} {outside} 1")
+        Path(f"/proc/{pid}/gid_map").write_text(f"{becoming.INSIDE} {outside} 1")
         mapped.send(b"m")
-
-    def _rank(
-        self, line: socket.socket, said: int, mapping: socket.socket, rank: int, ranks: int,
-        where: str, bounds: limits.Limits, parent: int,
-    ) -> None:  # fmt: skip
-        """In the child: shut in, then work. Never returns."""
-        code = 97
-        try:
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            os.setsid()
-            with contextlib.suppress(OSError):  # where memory runs out, a rank ends, not the judge
-                Path("/proc/self/oom_score_adj").write_text("1000")
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            os.dup2(said, 1)
-            os.dup2(said, 2)
-            if self.how == "namespaces":
-                system.setns(self.networks[rank], system.NEWNET)
-                self._close_all_but(line, mapping)
-                self._namespaces(mapping)
-                folder = worker.FOLDER
-            else:
-                self._close_all_but(line, mapping)
-                folder = Path(self.folder) / f"{self.launches}.{rank}"
-                folder.mkdir()
-                if self.how == "user":
-                    self._other_user(folder, rank)
-            mapping.close()
-            _environment(rank, ranks, where, folder, self.how == "namespaces")
-            limits.apply(bounds, self.how != "none")
-            system.drop_capabilities()
-            system.die_with_parent()
-            if self.how != "namespaces" and os.getppid() != parent:
-                os._exit(96)  # the zygote was gone before
-            if self.how != "none":
-                calls.refuse()
-            gc.unfreeze()
-            sys.stdout = os.fdopen(1, "w", buffering=1, encoding="utf-8", closefd=False)
-            sys.stderr = os.fdopen(2, "w", buffering=1, encoding="utf-8", closefd=False)
-            worker.work(line, rank, ranks, where, folder)
-            code = 0
-        except BaseException as error:
-            os.write(2, f"{type(error).__name__}: {error}\n".encode()[:2000])
-        finally:
-            os._exit(code)
-
-    def _close_all_but(self, line: socket.socket, mapping: socket.socket) -> None:
-        """Nothing of the zygote's stays open in a rank: a descriptor would be a way out."""
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        kept = sorted([2, line.fileno(), mapping.fileno(), most])
-        for before, after in itertools.pairwise(kept):
-            os.closerange(before + 1, after)
-
-    def _namespaces(self, mapping: socket.socket) -> None:
-        system.unshare(system.NEWNS | system.NEWIPC | system.NEWUTS)
-        root.enter(self.folder)
-        socket.sethostname("rank")
-        system.unshare(system.NEWUSER)
-        mapping.send(b"u")
-        if mapping.recv(1) != b"m":
-            os._exit(95)
-        if self.is_root:
-            os.setgroups([])
-        os.setresgid(_INSIDE, _INSIDE, _INSIDE)
-        os.setresuid(_INSIDE, _INSIDE, _INSIDE)
-
-    def _other_user(self, folder: Path, rank: int) -> None:
-        uid = _OUTSIDE - 1 - rank
-        os.chown(folder, uid, uid)
-        folder.chmod(0o700)
-        os.setgroups([])
-        os.setresgid(uid, uid, uid)
-        os.setresuid(uid, uid, uid)
 
 
 def _stay(pid: int) -> NoReturn:
@@ -281,21 +211,6 @@ def _stay(pid: int) -> NoReturn:
         signal.signal(-code, signal.SIG_DFL) if -code not in (9, 19) else None
         os.kill(os.getpid(), -code)
     os._exit(max(code, 0))
-
-
-def _environment(rank: int, ranks: int, where: str, folder: Path, apart: bool) -> None:
-    """A rank's environment: what torchrun would set, and nothing of this machine."""
-    address, _, port = where.rpartition(":")
-    os.environ.clear()
-    os.environ.update(
-        PATH="/usr/local/bin:/usr/bin:/bin", HOME=root.OWN if apart else str(folder),
-        LANG="C.UTF-8", TMPDIR=root.OWN if apart else str(folder), OMP_NUM_THREADS="1",
-        RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_WORLD_SIZE=str(ranks),
-        MASTER_ADDR=address, MASTER_PORT=port, RES_OPTIONS="attempts:0",
-        TORCH_DIST_INIT_BARRIER="1", TORCH_CPP_LOG_LEVEL="ERROR", KINETO_LOG_LEVEL="99",
-        GLOO_SOCKET_IFNAME=network.INTERFACE if apart else "lo",
-    )  # fmt: skip
-    os.chdir(root.OWN if apart else folder)
 
 
 def _free_port() -> int:
