@@ -16,14 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from labs import topics, unanswered
 from labs.ranks.ship import Source
-
-
-class Missing(LookupError):
-    """Neither the learner's own function nor the answer is there. exercises: their names."""
-
-    def __init__(self, text: str, exercises: Iterable[str] = ()) -> None:
-        super().__init__(text)
-        self.exercises = tuple(exercises)
+from labs.unanswered import Missing
 
 
 def reference(name: str, mine: Callable | Source | None = None) -> Callable | Source:

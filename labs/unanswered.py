@@ -19,10 +19,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from labs.answers import Missing
     from labs.result import Result
 
 _LONGEST = 160  # characters of an error that is shown besides
+
+
+class Missing(LookupError):
+    """Neither the learner's own function nor the answer is there. exercises: their names."""
+
+    def __init__(self, text: str, exercises: Iterable[str] = ()) -> None:
+        super().__init__(text)
+        self.exercises = tuple(exercises)
 
 
 def told(result: Result, missing: Missing) -> Result:
@@ -71,8 +78,6 @@ class Notebook:
         tb_offset: int | None = None,
     ) -> None:  # fmt: skip
         """Instead of a traceback a sentence, where an answer is missing; else the traceback."""
-        from labs.answers import Missing
-
         needed = dict(self.here)
         if isinstance(error, Missing):
             needed.update(dict.fromkeys(error.exercises, True))

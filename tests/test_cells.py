@@ -94,7 +94,7 @@ def test_a_broken_cell_does_not_stop_the_others(tmp_path) -> None:
 
 def test_what_is_not_sent_is_told(tmp_path) -> None:
     found = cells.read(
-        notebook(tmp_path, "import math\nscale = math.sqrt(2)", "def f(x): return x * scale")
+        notebook(tmp_path, "import os\nscale = os.getpid()", "def f(x): return x * scale")
     )
     assert found.source("f") is not None
     assert "scale, which f uses, is made in code cell 1" in found.notes[0]
@@ -156,13 +156,19 @@ def test_a_folder(tmp_path) -> None:
         ("helper = {'a': lambda x: abs(x)}", True),
         ("helper = float('-inf')", True),
         ("helper = tuple(range(3))", True),
+        ("helper = math.sqrt(2) * sqrt(max(2, 3))", True),
+        ("helper = torch.finfo(torch.float32).eps", True),
+        ("helper = functools.partial(torch.matmul, input=torch.tensor([1.0]))", True),
+        ("helper = torch.load('file')", False),
+        ("helper = math.sqrt(open('file').read())", False),
+        ("helper = labs.math.sqrt(2)", False),
         ("helper = lambda x, y=print('early'): x", False),
         ("helper = open('file')", False),
         ("helper = torch.float('-inf')", False),
         ("helper = [print(i) for i in range(3)]", False),
     ],
 )
-def test_values_that_call_nothing_but_plain_types_are_sent(
+def test_values_that_are_worked_out_and_no_more_are_sent(
     made: str, is_sent: bool, tmp_path
 ) -> None:
     found = cells.read(notebook(tmp_path, made, "def f(x):\n    return helper"))

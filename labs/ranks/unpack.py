@@ -79,12 +79,23 @@ def _wanted(node: ast.stmt, at: int, statements: set[int] | None) -> bool:
     return isinstance(node, (ast.Assign, ast.AnnAssign)) and is_constant(node.value)
 
 
-_PLAIN = frozenset(("bool", "complex", "dict", "float", "frozenset", "int", "list", "range", "set",
-                    "str", "tuple"))  # fmt: skip
+_WORKED_OUT = frozenset((
+    "abs", "bool", "complex", "dict", "divmod", "enumerate", "float", "frozenset", "int", "len",
+    "list", "max", "min", "pow", "range", "reversed", "round", "set", "slice", "sorted", "str",
+    "sum", "tuple", "zip",
+    "collections.namedtuple", "functools.partial", "torch.Size", "torch.device", "torch.finfo",
+    "torch.iinfo", "torch.tensor",
+))  # fmt: skip
+"""What makes a value of its arguments and does nothing besides."""
+_MODULES = frozenset(("cmath", "math", "operator"))  # of which all do
+_BY_NAME = frozenset(name.rpartition(".")[2] for name in _WORKED_OUT) | {
+    "ceil", "cos", "exp", "floor", "isqrt", "log", "log10", "log2", "prod", "sin", "sqrt"
+}  # fmt: skip
+"""The same, and what is often taken from `math`, imported by name."""
 
 
 def is_constant(node: ast.expr | None) -> bool:
-    """Whether a value is worked out without calling anything but Python's plain types.
+    """Whether a value is worked out without calling anything but what makes plain values.
 
     A lambda is a value; what it does when it is called does not count.
     """
@@ -93,7 +104,16 @@ def is_constant(node: ast.expr | None) -> bool:
         inner = todo.pop()
         if isinstance(inner, (ast.Await, ast.Yield, ast.NamedExpr)):
             return False
-        if isinstance(inner, ast.Call) and getattr(inner.func, "id", None) not in _PLAIN:
+        if isinstance(inner, ast.Call) and not _makes_a_value(inner.func):
             return False
         todo += ast.iter_child_nodes(inner.args if isinstance(inner, ast.Lambda) else inner)
     return node is not None
+
+
+def _makes_a_value(function: ast.expr) -> bool:
+    if isinstance(function, ast.Name):
+        return function.id in _BY_NAME
+    if not isinstance(function, ast.Attribute) or not isinstance(function.value, ast.Name):
+        return False
+    module = function.value.id
+    return module in _MODULES or f"{module}.{function.attr}" in _WORKED_OUT
