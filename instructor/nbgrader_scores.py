@@ -1,6 +1,6 @@
 """Write the scores of `labs grade` into an nbgrader gradebook.
 
-    python instructor/nbgrader_scores.py GRADED/gradebook.json gradebook.db --assignment labs
+    python instructor/nbgrader_scores.py grades/gradebook.json gradebook.db --assignment labs
 
 Run it with the Python that has nbgrader (tested: 0.9.6); it needs nothing of the course. Each
 exercise becomes a cell with a manual score and the exercise's points, under its topic, for each
@@ -25,11 +25,22 @@ def main() -> int:
     parser.add_argument("grades", help="the gradebook.json that `labs grade` wrote")
     parser.add_argument("database", help="nbgrader's gradebook.db")
     parser.add_argument("--assignment", required=True, help="its name in nbgrader")
+    parser.add_argument(
+        "--practice", action="store_true", help="write scores that are not for credit"
+    )
     asked = parser.parse_args()
     try:
-        students = json.loads(Path(asked.grades).read_text(encoding="utf-8"))["students"]
+        book = json.loads(Path(asked.grades).read_text(encoding="utf-8"))
+        students, for_credit = book["students"], book["for_credit"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         print(f"{asked.grades} is no gradebook of `labs grade`: {error}", file=sys.stderr)
+        return 2
+    if not for_credit and not asked.practice:
+        print(
+            f"{asked.grades} is practice, not for credit: students' code ran without isolation; "
+            "--practice writes it all the same",
+            file=sys.stderr,
+        )
         return 2
     if not Path(asked.database).is_file():
         print(f"there is no gradebook {asked.database}; `nbgrader db` makes one", file=sys.stderr)

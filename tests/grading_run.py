@@ -38,7 +38,7 @@ class Judge:
     def __init__(self) -> None:
         self.asked: list[judge.Asked] = []
         self.raises: list[Exception] = []  # the next ones
-        self.points = 10.0
+        self.points, self.isolation = 10.0, "namespaces"
 
     @property
     def attempted(self) -> list[tuple[str, str]]:
@@ -54,7 +54,7 @@ class Judge:
         return Grade(
             asked.student, one.topic, one.name, one.kind,
             PASS if right else "FAIL" if held else NOT_ATTEMPTED, self.points if right else 0.0,
-            10.0 if one.kind == "graded" else 0.0, "namespaces", notes=asked.notes,
+            10.0 if one.kind == "graded" else 0.0, self.isolation, notes=asked.notes,
         )  # fmt: skip
 
 

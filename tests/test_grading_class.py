@@ -141,13 +141,11 @@ def test_where_the_grader_failed_there_is_no_zero(played):
     assert f"{id_of('linus')}: copy_to_ranks" in played["said"]["second"].output
 
 
-def test_a_damaged_file_is_told_and_is_nobodys_zero_in_silence(played):
+def test_a_damaged_file_is_told_and_is_nobodys_zero(played):
     for name in ("katherine", "john"):
         student = played["book"]["students"][id_of(name)]
-        assert student["problems"] or set(_states(played["book"], name).values()) == {
-            records.NOT_ATTEMPTED
-        }
-        assert student["problems"], name
+        assert student["problems"] and student["total"] is None, name
+        assert f"note: {id_of(name)} has no total: " in played["said"]["first"].output
 
 
 def test_pages_show_what_happened_and_nothing_of_hidden_cases(played):
@@ -157,12 +155,13 @@ def test_pages_show_what_happened_and_nothing_of_hidden_cases(played):
     assert "wait" in pages[id_of("alan")]
 
 
-def test_canvas_gets_a_total_for_each(played):
+def test_canvas_gets_a_total_for_each_that_has_one(played):
     with open(played["folder"] / "canvas.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
     column = rows[0].index("Labs (42)")
     by_name = {row[0]: row[column] for row in rows[1:]}
     assert float(by_name[id_of("ada")]) == 40.0 and float(by_name[id_of("donald")]) == 0.0
+    assert by_name[id_of("katherine")] == by_name[id_of("john")] == ""
 
 
 def test_no_credential_of_the_grader_is_anywhere(played):

@@ -161,7 +161,9 @@ def test_scores_are_written_and_a_failed_grader_is_no_zero(scores) -> None:
     [
         (None, "is no gradebook of `labs grade`"),
         ("[]", "is no gradebook of `labs grade`"),
-        (json.dumps({"students": {}}), "there is no gradebook none.db"),
+        (json.dumps({"students": {}}), "is no gradebook of `labs grade`"),
+        (json.dumps({"students": {}, "for_credit": False}), "is practice, not for credit"),
+        (json.dumps({"students": {}, "for_credit": True}), "there is no gradebook none.db"),
     ],
 )
 def test_bad_input_is_refused_in_a_sentence(tmp_path, grades: str | None, words: str) -> None:

@@ -173,6 +173,51 @@ def test_a_topic_that_few_have_counts_for_all_and_is_told(given, tmp_path, judge
     )  # fmt: skip
 
 
+def test_what_cannot_be_read_is_no_zero_and_is_told(given, tmp_path, judged) -> None:
+    """Nobody knows what is in it: no total, and a note in the terminal."""
+    (given / "edsger.ipynb").write_bytes(b"")
+    (given / "barbara.ipynb").write_bytes(notebook([IMPORTS, RIGHT])[:-40])
+    (given / "donald.ipynb").write_bytes(notebook(["def (:", RIGHT]))  # one cell of two
+    told = grade(given, tmp_path / "out")
+    assert told.exit_code == 0
+    book = book_of(tmp_path / "out")["students"]
+    for name, why in (("edsger", "is empty"), ("barbara", "not a whole notebook")):
+        assert book[name]["total"] is None and book[name]["exercises"] == {}
+        assert f"note: {name} has no total: {name}.ipynb" in told.output and why in told.output
+    assert book["donald"]["total"] == 10.0 and "donald has no total" not in told.output
+
+
+def test_grades_without_isolation_are_made_again_where_there_is_one(
+    given, tmp_path, judged
+) -> None:
+    judged.isolation = isolation.NONE
+    grade(given, tmp_path / "out", "--isolation", "none")
+    assert not book_of(tmp_path / "out")["for_credit"]
+    judged.asked, judged.isolation = [], isolation.NAMESPACES
+    told = grade(given, tmp_path / "out", "--isolation", "none")
+    assert "0 answers to grade" in told.output and judged.asked == []
+    grade(given, tmp_path / "out", "--isolation", "namespaces")
+    assert len(judged.attempted) == 2 and book_of(tmp_path / "out")["for_credit"]
+
+
+def test_points_that_were_given_hold_until_others_are(given, tmp_path, judged) -> None:
+    file, out = tmp_path / "own.toml", tmp_path / "out"
+    file.write_text("[points]\ncausal_block_mask = 4\n", encoding="utf-8")
+    grade(given, out, "--points", str(file))
+    assert book_of(out)["students"]["ada"]["total"] == 4.0
+    told = grade(given, out)
+    assert "as they were given before" in told.output
+    assert book_of(out)["students"]["ada"]["total"] == 4.0
+    told = grade(given, out, "--points", str(points.DEFAULT))
+    assert book_of(out)["students"]["ada"]["total"] == 10.0
+
+
+def test_another_notebook_into_the_same_folder_is_told(given, tmp_path, judged) -> None:
+    grade(given, tmp_path / "out")
+    told = grade(given, tmp_path / "out", "--notebook", "02")
+    assert "note: the gradebook has the notebooks of this run only: sequence_scatter" in told.output
+
+
 def test_a_digest_is_of_the_text_alone() -> None:
     from labs.ranks.ship import Cell, Source
 

@@ -200,7 +200,7 @@ def plan_score_command(file: str, json_file: str | None) -> None:
 @click.option("--notebook", "notebooks", multiple=True, metavar="TOPIC",
               help="Grade this one (more than once: these); else what was handed in.")  # fmt: skip
 @click.option("--seconds", type=float, default=20.0, show_default=True,
-              help="That ranks get to come to their end.")  # fmt: skip
+              help="A launch's most; those that get more get as many times more.")  # fmt: skip
 @click.option("--regrade", is_flag=True, help="Grade again what is graded, with other inputs.")
 @click.option("--only", multiple=True, metavar="NAME", help="With --regrade: a student, exercise.")
 @click.option("--diff", is_flag=True, help="Print which grades changed.")

@@ -19,6 +19,10 @@ def grade(
     """Grade a class. Returns 0; 1 where the grader itself failed for somebody."""
     if only and not regrade:
         raise BadInput("--only says what --regrade grades again; give both")
+    kept = Path(out) / session.POINTS
+    if points_file is None and kept.is_file():
+        points_file = str(kept)
+        click.echo(f"points: {kept}, as they were given before")
     with bad_input():
         wanted = session.Wanted(
             Path(submissions), Path(out), points.load(points_file), jobs, isolation,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from labs.grading.judge import LOOK
+from labs.grading.reading import Student
+from labs.grading.records import Grade
 from labs.grading.words import counted, visible
 from labs.topics import nearest
 
@@ -36,3 +39,26 @@ def gone(
             "give another --out"
         )
     return [f"was in the gradebook, handed in nothing now: {visible(one)}" for one in missing]
+
+
+def no_longer(before: Mapping | None, exercises: Collection[str]) -> list[str]:
+    """A note where exercises of an earlier run are not in this one: the gradebook has one run's."""
+    left = [name for name in (before or {}).get("order", ()) if name not in exercises]
+    if not left:
+        return []
+    return [
+        f"the gradebook has the notebooks of this run only: {', '.join(left)} "
+        f"{'was' if len(left) == 1 else 'were'} in it before; give each assignment its own --out"
+    ]
+
+
+def to_look_at(students: Iterable[Student], grades: Iterable[Grade]) -> list[str]:
+    """A note on each file that could not be read, and each account that is not what was counted."""
+    unread = [
+        f"{visible(one.name)} has no total: {visible(one.problems[0])}"
+        for one in students
+        if one.unread
+    ]
+    return unread + [
+        f"{visible(one.student)}, {one.exercise}: {LOOK}" for one in grades if LOOK in one.notes
+    ]

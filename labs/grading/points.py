@@ -44,6 +44,7 @@ class Points:
     by_topic: Mapping[str, float] = field(default_factory=dict)
     weights: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     policy: late.Policy = field(default_factory=late.Policy)
+    text: str = field(default="", repr=False)  # the file's own, where it is not the course's
 
     def of(self, exercise: str) -> float:
         """What the exercise is worth; practice 0. Raises ValueError for a name that none has."""
@@ -117,13 +118,14 @@ def load(path: str | Path | None = None, known: Mapping[str, Exercise] | None = 
 
         known = exercises()
     try:
-        told = _toml(path)
-        return _points(told, known)
+        text = _text(path)
+        found = _points(_toml(text), known)
+        return found if path == DEFAULT else replace(found, text=text)
     except ValueError as error:
         raise ValueError(f"{path.name}: {error}") from None
 
 
-def _toml(path: Path) -> dict[str, Any]:
+def _text(path: Path) -> str:
     try:
         with path.open("rb") as file:
             content = file.read(_LARGEST_FILE + 1)
@@ -132,9 +134,14 @@ def _toml(path: Path) -> dict[str, Any]:
     if len(content) > _LARGEST_FILE:
         raise ValueError("a points file has at most 1 MB")
     try:
-        return tomllib.loads(content.decode("utf-8-sig").replace("\r\n", "\n"))
+        return content.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError:
         raise ValueError("it is not saved as UTF-8") from None
+
+
+def _toml(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"it is not TOML: {error}") from None
     except RecursionError:

@@ -31,6 +31,12 @@ class Student:
             file=", ".join(self.files), submitted=self.submitted, problems=list(self.problems)
         )
 
+    @property
+    def unread(self) -> bool:
+        """Whether nothing of what was handed in could be read: nobody knows what is in it."""
+        found = (told["functions"] or any(told["exercises"].values()) for _, told in self.told)
+        return bool(self.problems) and not any(found)
+
     def answer(self, exercise: str) -> tuple[Source | None, tuple[str, ...]]:
         """The answer to an exercise, None where it is not there or a stub; and notes."""
         chosen = extract.chosen(self.told, [exercise])[exercise]

@@ -41,7 +41,8 @@ _PREFACE = """
 **This copy is a release for students.** It has the notebooks, the labs and the environment, and no
 answers{given}, tests or benchmarks. Where a lab needs an answer that you have not written yet, it
 says which, and the notebook goes on. What stands below about `make test`, `make bench`,
-`make faults`, `make notebooks`, `solutions/` and `CONTRIBUTING.md` is about the whole course.
+`make faults`, `make notebooks`, `solutions/`, `CONTRIBUTING.md`, `instructor/`, `labs release` and
+`labs grade` is about the whole course.
 """
 
 

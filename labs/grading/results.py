@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 
+from labs.grading.isolation import NONE
 from labs.grading.records import GRADER_ERROR, Grade
 from labs.ranks.ship import Source
 
@@ -34,7 +35,7 @@ class Results:
         """Raises ValueError where the file is there and holds something else."""
         self.path = folder / FILE
         self.grades: list[Grade] = []
-        self._done: dict[_Key, str] = {}
+        self._done: dict[_Key, tuple[str, str]] = {}  # the answer's digest, where it ran
         self._rounds: dict[_Key, int] = {}
         self._lock = threading.Lock()
         kept = self._read()
@@ -66,11 +67,12 @@ class Results:
         if grade.state == GRADER_ERROR:  # to be tried again
             self._done.pop(key, None)
         else:
-            self._done[key] = text
+            self._done[key] = text, grade.isolation
 
-    def has(self, student: str, exercise: str, text: str) -> bool:
-        """Whether this very answer is graded."""
-        return self._done.get((student, exercise)) == text
+    def has(self, student: str, exercise: str, text: str, for_credit: bool) -> bool:
+        """Whether this very answer is graded; for_credit: a grade without isolation is none."""
+        known, isolation = self._done.get((student, exercise), ("", ""))
+        return known == text and not (for_credit and isolation == NONE)
 
     def rounds(self, student: str, exercise: str) -> int:
         """How often an exercise of a student was graded: each time with other inputs."""

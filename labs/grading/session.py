@@ -28,7 +28,7 @@ from labs.grading.words import counted, write
 from labs.grading.workers import Task, Workers
 from labs.ranks.devices import cores
 
-SECRET, SUBMISSIONS, LOCK = "secret", "submissions.json", "lock"
+SECRET, SUBMISSIONS, LOCK, POINTS = "secret", "submissions.json", "lock", "points.toml"
 _MOST_JOBS = 16
 
 
@@ -90,13 +90,15 @@ def _graded(wanted, found, secret, level, sandbox, results, say, notes) -> Outco
             "no exercise of the course was found in any file; --notebook 01 grades one all the same"
         )
     chosen = [one for one in known.values() if one.topic in topics]
-    tasks = [_task(student, one) for student in people for one in chosen]
+    read = [student for student in people if not student.unread]
+    tasks = [_task(student, one) for student in read for one in chosen]
     told = {student.name: student.to_json() for student in people}
     fitting.refuse_unknown(wanted.regrade or (), [*told, *(one.name for one in chosen), *topics])
     before = _book_before(wanted.out)
     gone = fitting.gone(before, told, wanted.out, wanted.submissions)
+    gone += fitting.no_longer(before, [one.name for one in chosen])
     write(wanted.out / SUBMISSIONS, json.dumps(told, sort_keys=True, indent=1) + "\n")
-    todo = [task for task in tasks if _is_asked(wanted, task, results)]
+    todo = [task for task in tasks if _is_asked(wanted, task, results, level)]
     say(
         f"{counted(len(people), 'student')}, {counted(len(chosen), 'exercise')}: "
         f"{counted(len(todo), 'answer')} to grade, {len(tasks) - len(todo)} graded before"
@@ -108,11 +110,15 @@ def _graded(wanted, found, secret, level, sandbox, results, say, notes) -> Outco
     )  # fmt: skip
     workers.work(todo, sandbox, jobs if level.side_by_side else 1)
     grades = results.current((task.student, task.exercise.name) for task in tasks)
+    if wanted.points.text:  # what holds from now on, until another file is given
+        write(wanted.out / POINTS, wanted.points.text)
     book = gradebook.make(grades, told, wanted.points)
     gradebook.write_to(book, wanted.out)
+    look = fitting.to_look_at(people, grades)
     return Outcome(
-        book, before, len(todo), len(tasks) - len(todo), level, [*found.notes, *notes, *gone, *few]
-    )
+        book, before, len(todo), len(tasks) - len(todo), level,
+        [*found.notes, *notes, *gone, *few, *look],
+    )  # fmt: skip
 
 
 def _task(student: reading.Student, exercise: Exercise) -> Task:
@@ -120,12 +126,12 @@ def _task(student: reading.Student, exercise: Exercise) -> Task:
     return Task(student.name, exercise, source, notes, digest(source))
 
 
-def _is_asked(wanted: Wanted, task: Task, results: Results) -> bool:
+def _is_asked(wanted: Wanted, task: Task, results: Results, level: isolation.Level) -> bool:
     if wanted.regrade is not None:
         named = set(wanted.regrade)
         if not named or named & {task.student, task.exercise.name, task.exercise.topic}:
             return True
-    return not results.has(task.student, task.exercise.name, task.text)
+    return not results.has(task.student, task.exercise.name, task.text, level.for_credit)
 
 
 def _book_before(out: Path) -> dict | None:
@@ -150,7 +156,7 @@ def _folder(out: Path) -> Iterator[bytes]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise ValueError(f"another `labs grade` is at work in {out}") from None
-        for name in (SUBMISSIONS, gradebook.FILE):
+        for name in (SUBMISSIONS, gradebook.FILE, POINTS):
             for half in out.glob(f".{name}.*.part"):  # of a run that was killed amid writing it
                 half.unlink(missing_ok=True)
         secret = out / SECRET

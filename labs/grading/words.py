@@ -86,7 +86,7 @@ def file_names(students: Iterable[str]) -> dict[str, str]:
 def write(path: Path, text: str) -> None:
     """Write a file whole or not at all: what stood there before stays until the new one is ready.
 
-    Raises ValueError, in a sentence, where it cannot be written.
+    It can be read by this user alone. Raises ValueError, in a sentence, where it cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,6 @@ def write(path: Path, text: str) -> None:
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(text.encode("utf-8", "replace"))
-            os.chmod(beside, 0o644)
             os.replace(beside, path)
         except BaseException:
             with contextlib.suppress(FileNotFoundError):

@@ -162,7 +162,8 @@ class Sandbox:
     ) -> Run:  # fmt: skip
         """What `labs.ranks.launch` does, with ranks that are shut in.
 
-        limit: seconds, without those that other programs took. Raises ValueError for what cannot be
+        limit: seconds, without those that other programs took; they are as many times more, or
+        less, as this sandbox's own are those of `Limits`. Raises ValueError for what cannot be
         sent, RunFailed as `launch` does, SandboxError when it is the grader's fault.
         """
         if not 1 <= ranks <= network.MOST:
@@ -172,7 +173,8 @@ class Sandbox:
         job = dict(limit=limit, path=[])
         jobs = _jobs(job, function, ranks, args, dict(kwargs or {}))
         later = [one for one in args if isinstance(one, Later)]
-        bounds = replace(self.limits, wall_seconds=min(limit, self.limits.wall_seconds))
+        slower = self.limits.wall_seconds / Limits().wall_seconds
+        bounds = replace(self.limits, wall_seconds=limit * slower)
         for _ in range(3):
             with self._others_turn():
                 watching = self._watch(jobs, later, ranks, bounds)
