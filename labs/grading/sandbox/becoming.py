@@ -20,6 +20,8 @@ OUTSIDE = 65534
 """The user "nobody": rank r of root's is the r-th below it, outside of its own namespace."""
 INSIDE = 1000
 """Whom a rank runs as in a user namespace of its own."""
+_FIRST_USER, _USERS = 61184, 4336
+"""Numbers that belong to nobody: systemd gives them to services for as long as these run."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Fork:
     how: str  # "namespaces", "user" or "none"
     is_root: bool
     root: str  # the pattern of its root; where it has no mount namespace, a folder of its own
+    user: int  # whom it runs as where it is shut in as "user"
     network: int | None  # a descriptor of its network namespace
     parent: int
     bounds: limits.Limits
@@ -43,6 +46,14 @@ class Fork:
     def apart(self) -> bool:
         """Whether it gets namespaces of its own."""
         return self.how == "namespaces"
+
+
+def user(launch: int, rank: int) -> int:
+    """Whom a rank of "user" runs as: another one for each rank of each launch, 542 launches long.
+
+    As the same one it could read what an earlier student's rank has left, and end another's.
+    """
+    return _FIRST_USER + (launch * network.MOST + rank) % _USERS
 
 
 def become(fork: Fork) -> NoReturn:
@@ -110,7 +121,7 @@ def _folder(fork: Fork) -> Path:
     folder = Path(fork.root)
     folder.mkdir()
     if fork.how == "user":
-        uid = OUTSIDE - 1 - fork.rank
+        uid = fork.user
         os.chown(folder, uid, uid)
         folder.chmod(0o700)
         os.setgroups([])

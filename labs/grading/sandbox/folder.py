@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
 import re
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 
@@ -32,7 +34,7 @@ class Folder:
 
     def remove(self) -> None:
         """Take it away with all that is in it."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        remove(self.path)
         if self._lock >= 0:
             os.close(self._lock)
         self._lock = -1
@@ -54,6 +56,39 @@ def _take_away(folder: Path) -> None:
         if os.fstat(lock).st_uid != os.geteuid():
             return
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
     finally:
         os.close(lock)
+
+
+def remove(folder: str | Path) -> None:
+    """Take a folder away with all that is in it. No link is followed and nothing is raised."""
+    with contextlib.suppress(RecursionError):
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    with contextlib.suppress(OSError):  # deeper than Python's stack: somebody wanted it so
+        top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            _flatten(top)
+        finally:
+            os.close(top)
+        os.rmdir(folder)
+
+
+def _flatten(top: int) -> None:
+    """Empty a folder: what lies deeper is moved up into it. Raises OSError."""
+    numbers = itertools.count()
+    while names := os.listdir(top):
+        for name in names:
+            if not stat.S_ISDIR(os.lstat(name, dir_fd=top).st_mode):
+                os.unlink(name, dir_fd=top)
+                continue
+            at = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=top)
+            try:
+                for inner in os.listdir(at):
+                    os.rename(
+                        inner, f".{os.getpid()}-{next(numbers)}", src_dir_fd=at, dst_dir_fd=top
+                    )
+            finally:
+                os.close(at)
+            os.rmdir(name, dir_fd=top)

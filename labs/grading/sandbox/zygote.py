@@ -16,8 +16,10 @@ limits.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
+import io
 import json
 import os
 import resource
@@ -26,14 +28,15 @@ import signal
 import socket
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from labs.grading.sandbox import becoming, limits, network, places, root, system
+from labs.grading.sandbox import becoming, folder, limits, network, places, root, system
 
 _PACKET = 64 * 1024
 _FIRST_PORT = 20000
+_E = TypeVar("_E", socket.socket, io.FileIO)
 
 
 class Zygote:
@@ -45,6 +48,7 @@ class Zygote:
         self.is_root = os.geteuid() == 0
         self.networks: list[int] = []
         self.living: dict[int, int] = {}  # a rank's process id: that of the child to wait for
+        self.folders: dict[int, str] = {}  # by the rank's process id, where it works in one
         self.launches = 0
 
     def shut_in(self) -> None:
@@ -101,6 +105,8 @@ class Zygote:
             pid = next(pid for pid, known in self.living.items() if known == child)
             del self.living[pid]
             self.tell(event="ended", pid=pid, status=os.waitstatus_to_exitcode(status))
+            if pid in self.folders:  # before the next start: nobody finds what this one has left
+                folder.remove(self.folders.pop(pid))
 
     def _end(self, pid: int) -> None:
         """End a rank; not one that is reaped: its number may be another process's by now."""
@@ -149,42 +155,55 @@ class Zygote:
         port = _FIRST_PORT + self.launches % 12000 if alone else _free_port()
         where = f"{network.address(0) if alone else '127.0.0.1'}:{port}"
         pids, theirs, mine = [], [], []
-        try:
-            for rank in range(ranks):
-                line, far = socket.socketpair()
-                out, said = os.pipe()
-                mapped, mapping = socket.socketpair()
-                parent = os.getpid()
-                child, pid = self._fork()
-                if pid == 0:
-                    becoming.become(
-                        becoming.Fork(
-                            rank, ranks, where, self.how, self.is_root,
-                            self.folder if alone else f"{self.folder}/{self.launches}.{rank}",
-                            self.networks[rank] if alone else None,
-                            parent, bounds, far, said, mapping,
-                        )
-                    )  # fmt: skip
-                pids.append(pid)
-                self.living[pid] = child
-                mapping.close()
-                far.close()
-                os.close(said)
-                theirs += [line.detach(), out]
-                mine.append(mapped)
-            if alone:
-                for rank, (pid, mapped) in enumerate(zip(pids, mine, strict=True)):
-                    self._map(pid, mapped, rank)
-            self.tell(theirs, event="started", pids=pids, where=where)
-        except OSError as error:
-            for pid in pids:
-                self._end(pid)
-            self.tell(event="failed", why=str(error))
-        finally:
-            for fd in theirs:
-                os.close(fd)
-            for one in mine:
-                one.close()
+        with contextlib.ExitStack() as kept:
+            try:
+                for rank in range(ranks):
+                    pid, line, out, mapped = self._begin(rank, ranks, where, bounds, kept)
+                    pids.append(pid)
+                    theirs += [line.fileno(), out.fileno()]
+                    mine.append(mapped)
+                if alone:
+                    for rank, (pid, mapped) in enumerate(zip(pids, mine, strict=True)):
+                        self._map(pid, mapped, rank)
+                self.tell(theirs, event="started", pids=pids, where=where)
+            except OSError as error:
+                for pid in pids:
+                    self._end(pid)
+                self.tell(event="failed", why=str(error))
+
+    def _begin(
+        self, rank: int, ranks: int, where: str, bounds: limits.Limits, kept: contextlib.ExitStack
+    ) -> tuple[int, socket.socket, io.FileIO, socket.socket]:
+        """Fork a rank: its process id, and the ends for the judge (line, what it prints) and here.
+
+        kept: closes these ends. Those that are the rank's alone are closed whatever happens.
+        """
+        with contextlib.ExitStack() as its:
+            line, far = _ends(kept, its, *socket.socketpair())
+            read, write = os.pipe()
+            out, said = _ends(kept, its, io.FileIO(read), io.FileIO(write, "w"))
+            mapped, mapping = _ends(kept, its, *socket.socketpair())
+            parent, place = os.getpid(), self._place(rank)
+            child, pid = self._fork()
+            if pid == 0:
+                becoming.become(
+                    becoming.Fork(
+                        rank, ranks, where, self.how, self.is_root, place,
+                        becoming.user(self.launches, rank),
+                        self.networks[rank] if self.how == "namespaces" else None,
+                        parent, bounds, far, write, mapping,
+                    )
+                )  # fmt: skip
+        self.living[pid] = child
+        if self.how != "namespaces":
+            self.folders[pid] = place
+        return pid, line, out, mapped
+
+    def _place(self, rank: int) -> str:
+        """The pattern of a rank's root; where it has no mount namespace, a folder of its own."""
+        if self.how == "namespaces":
+            return self.folder
+        return f"{self.folder}/{self.launches}.{rank}"
 
     def _map(self, pid: int, mapped: socket.socket, rank: int) -> None:
         """Say who a rank is outside of its own user namespace: nobody, and no other rank.
@@ -211,6 +230,13 @@ def _stay(pid: int) -> NoReturn:
         signal.signal(-code, signal.SIG_DFL) if -code not in (9, 19) else None
         os.kill(os.getpid(), -code)
     os._exit(max(code, 0))
+
+
+def _ends(
+    kept: contextlib.ExitStack, its: contextlib.ExitStack, mine: _E, far: _E
+) -> tuple[_E, _E]:
+    """Both ends of a line, each closed with the stack it belongs to."""
+    return kept.enter_context(mine), its.enter_context(far)
 
 
 def _free_port() -> int:

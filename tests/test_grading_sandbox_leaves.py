@@ -1,0 +1,123 @@
+"""What one launch of ranks leaves for the next: no folder, no user, no open descriptor."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from labs.grading.sandbox import becoming, folder, network, zygote
+from labs.grading.sandbox.launcher import Sandbox
+from labs.grading.sandbox.limits import Limits
+from tests.shut_in import launched
+
+WORD = "the same in every sandbox"
+
+
+def for_everybody() -> Path:
+    """A folder of temporary files that every user may enter: the tests' own is this user's."""
+    own = Path(tempfile.gettempdir())
+    for place in own.parents:
+        if all(above.stat().st_mode & 0o001 for above in (place, *place.parents)):
+            made = Path(tempfile.mkdtemp(prefix="course-tests-", dir=place))
+            made.chmod(0o711)
+            return made
+    pytest.skip("the temporary files lie where only one user may enter")
+
+
+@pytest.fixture(scope="module", params=["none", "user"])
+def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
+    if request.param == "user" and os.geteuid() != 0:
+        pytest.skip("only root starts ranks as other users")
+    place = for_everybody()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(place))
+        made = Sandbox(request.param)
+    yield made
+    made.close()
+    place.rmdir()  # nothing is left in it
+
+
+def leaves() -> list:
+    """What the worst of students would do for the next one: leave files for everybody to read."""
+    with open("mine", "w") as file:
+        file.write("an answer")
+    os.chmod(".", 0o777)
+    return [os.getuid(), os.getcwd()]
+
+
+def looks(places: list) -> list:
+    return [os.getuid(), [place for place in places if os.path.lexists(place)]]
+
+
+@pytest.mark.ranks
+def test_the_next_ranks_find_nothing_of_those_before(sandbox: Sandbox) -> None:
+    before = launched(sandbox, leaves, 2).run.values
+    places = [place for _, place in before]
+    after = launched(sandbox, looks, 2, places).run.values
+    assert len(set(places)) == 2 and [found for _, found in after] == [[], []]
+    users = [user for user, _ in before + after]
+    if sandbox.isolation == "user":
+        assert len(set(users)) == 4, "a rank runs as a user that another was"
+        assert all(61184 <= user <= 65519 for user in users)
+
+
+def test_a_user_comes_again_only_after_hundreds_of_launches() -> None:
+    users = [becoming.user(launch, rank) for launch in range(542) for rank in range(network.MOST)]
+    assert len(set(users)) == len(users) and min(users) == 61184 and max(users) <= 65519
+
+
+def words() -> int:
+    return hash("the same in every sandbox")
+
+
+@pytest.mark.ranks
+def test_the_order_of_sets_is_the_same_in_every_sandbox(sandbox: Sandbox) -> None:
+    """A rank is a fork: what counts is the seed with which the zygote was started."""
+    known = subprocess.check_output(
+        [sys.executable, "-c", f"print(hash({WORD!r}))"], env={**os.environ, "PYTHONHASHSEED": "0"}
+    )
+    assert launched(sandbox, words, 2).run.values == [int(known)] * 2
+
+
+def test_folders_without_end_are_taken_away(tmp_path: Path) -> None:
+    """Deeper than Python can follow, with links out of them: what is outside stays."""
+    top = tmp_path / "top"
+    top.mkdir()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "kept").write_text("")
+    at = os.open(top, os.O_RDONLY)
+    for number in range(1500):
+        os.mkdir("d", dir_fd=at)
+        os.symlink(tmp_path / "outside", f"link {number}", dir_fd=at)
+        at, before = os.open("d", os.O_RDONLY, dir_fd=at), at
+        os.close(before)
+    os.close(at)
+    folder.remove(top)
+    assert sorted(os.listdir(tmp_path)) == ["outside"]
+    assert os.listdir(tmp_path / "outside") == ["kept"]
+    folder.remove(top)  # gone by now
+    (tmp_path / "link").symlink_to(tmp_path / "outside")
+    folder.remove(tmp_path / "link")
+    assert os.listdir(tmp_path / "outside") == ["kept"]
+
+
+def test_a_start_that_fails_leaves_nothing_open(tmp_path: Path, monkeypatch) -> None:
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    started = zygote.Zygote(there, {"isolation": "none", "folder": str(tmp_path)})
+
+    def refused() -> tuple[int, int]:
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(started, "_fork", refused)
+    before = sorted(os.listdir("/proc/self/fd"))
+    with here, there:
+        started._start({"ranks": 3, "limits": Limits().to_json()})
+        assert sorted(os.listdir("/proc/self/fd")) == before
+        assert b"no more processes" in here.recv(4096)
