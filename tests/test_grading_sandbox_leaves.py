@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from labs.grading.sandbox import becoming, folder, network, zygote
-from labs.grading.sandbox.launcher import Sandbox
+from labs.grading.sandbox.launcher import Sandbox, SandboxError
 from labs.grading.sandbox.limits import Limits
-from tests.shut_in import launched
+from tests.shut_in import launched, on_rank
 
 WORD = "the same in every sandbox"
 
@@ -95,7 +98,8 @@ def test_folders_without_end_are_taken_away(tmp_path: Path) -> None:
     at = os.open(top, os.O_RDONLY)
     for number in range(1500):
         os.mkdir("d", dir_fd=at)
-        os.symlink(tmp_path / "outside", f"link {number}", dir_fd=at)
+        if number % 100 == 0:
+            os.symlink(tmp_path / "outside", "link", dir_fd=at)
         at, before = os.open("d", os.O_RDONLY, dir_fd=at), at
         os.close(before)
     os.close(at)
@@ -106,6 +110,58 @@ def test_folders_without_end_are_taken_away(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "outside")
     folder.remove(tmp_path / "link")
     assert os.listdir(tmp_path / "outside") == ["kept"]
+
+
+@pytest.mark.ranks
+def test_ranks_that_do_not_end_leave_nothing_open(sandbox: Sandbox, monkeypatch) -> None:
+    def refused(pids: list) -> None:
+        raise SandboxError("a rank's processes did not end")
+
+    launched(sandbox, words, 1)
+    before = sorted(os.listdir("/proc/self/fd"))
+    with monkeypatch.context() as patch:
+        patch.setattr(sandbox, "_until_ended", refused)
+        with pytest.raises(SandboxError, match="did not end"):
+            sandbox.launch(on_rank(words), 2)
+    assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.ranks
+def test_a_zygote_that_is_killed_is_the_sandboxs_fault() -> None:
+    """Whoever grades makes another one then; any other error would be taken for the judge's."""
+    made = Sandbox("none")
+    try:
+        made.wait_ready()
+        threading.Timer(1, os.kill, (made.zygote, signal.SIGKILL)).start()
+        for _ in range(2):  # amid a launch, and before one
+            begun = time.monotonic()
+            with pytest.raises(SandboxError, match="the sandbox has gone"):
+                made.launch(on_rank(sleeps), 1)
+            assert time.monotonic() - begun < 10
+    finally:
+        made.close()
+
+
+def sleeps() -> None:
+    import time
+
+    time.sleep(30)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_container_that_does_not_start_leaves_nothing(there: bool, tmp_path, monkeypatch) -> None:
+    program = tmp_path / "podman"
+    if there:
+        program.write_text("#!/bin/sh\necho 'no cgroup\nhere' >&2\nexit 125\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("LABS_GRADE_RUNTIME", str(program))
+    before = sorted(os.listdir("/proc/self/fd"))
+    with pytest.raises(SandboxError) as refused:
+        Sandbox("container")
+    words = "the container did not start: no cgroup here" if there else "it did not start: "
+    assert str(refused.value).startswith(words)
+    assert sorted(os.listdir("/proc/self/fd")) == before
+    assert not list(Path(tempfile.gettempdir()).glob(f"labs-grade-{os.getpid()}-*"))
 
 
 def test_a_start_that_fails_leaves_nothing_open(tmp_path: Path, monkeypatch) -> None:

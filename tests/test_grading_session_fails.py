@@ -57,6 +57,73 @@ class TestTheGraderFails:
         assert again.exit_code == 0 and "1 answer to grade" in again.output
         assert book_of(out)["students"]["ada"]["total"] == 10.0
 
+    @pytest.mark.parametrize("later", [False, True])
+    def test_no_other_sandbox_can_be_made(
+        self, later, given, tmp_path, judged, monkeypatch
+    ) -> None:
+        """For a second thread, or in place of one that failed: a sentence, and it can go on."""
+        monkeypatch.setattr(session, "Sandbox", _only_one)
+        judged.raises = [SandboxError("gone")] if later else []
+        told = grade(given, tmp_path / "out", "--jobs", "1" if later else "2")
+        assert told.exit_code == 1, told.output
+        assert "the sandbox failed: no more processes; the same command goes on" in told.output
+        monkeypatch.setattr(session, "Sandbox", Shut)
+        assert grade(given, tmp_path / "out").exit_code == 0
+        assert book_of(tmp_path / "out")["students"]["ada"]["total"] == 10.0
+
+    def test_a_new_sandbox_is_closed_where_the_disk_is_full(
+        self, given, tmp_path, judged, monkeypatch
+    ) -> None:
+        def full(kept: results.Results, grade: Grade, text: str) -> None:
+            if grade.points:
+                raise OSError("No space left on device")
+
+        judged.raises = [SandboxError("gone")]
+        monkeypatch.setattr(results.Results, "add", full)
+        told = grade(given, tmp_path / "out", "--jobs", "1")
+        assert isinstance(told.exception, OSError) and len(Shut.made) == 2
+        assert [bool(one.closed) for one in Shut.made] == [True, True]
+
+    def test_reading_what_was_handed_in(self, given, tmp_path, judged, monkeypatch) -> None:
+        def gone(*_: object, **__: object) -> None:
+            raise SandboxError("the sandbox has gone")
+
+        monkeypatch.setattr(Shut, "launch", gone)
+        told = grade(given, tmp_path / "out")
+        assert told.exit_code == 1 and "the sandbox failed: the sandbox has gone" in told.output
+
+
+class TestContainer:
+    """A runtime that is there, with an image, and starts nothing all the same."""
+
+    @pytest.fixture(autouse=True)
+    def no_container(self, judged, monkeypatch) -> None:
+        monkeypatch.setattr(session, "Sandbox", _no_container)
+
+    def test_auto_takes_the_next(self, given, tmp_path) -> None:
+        told = grade(given, tmp_path / "out")
+        assert told.exit_code == 0, told.output
+        assert "note: container: the container did not start" in told.output
+        assert [one.isolation for one in Shut.made] == ["namespaces"] * len(Shut.made) != []
+
+    def test_asked_for_it_is_refused(self, given, tmp_path) -> None:
+        told = grade(given, tmp_path / "out", "--isolation", "container")
+        words = "isolation container cannot be had here: the container did not start: no cgroup"
+        assert told.exit_code == 2 and words in told.output, told.output
+        assert Shut.made == []
+
+
+def _no_container(name: str, **more: object) -> Shut:
+    if name == "container":
+        raise SandboxError("the container did not start: no cgroup")
+    return Shut(name, **more)
+
+
+def _only_one(name: str, **more: object) -> Shut:
+    if Shut.made:
+        raise SandboxError("no more processes")
+    return Shut(name, **more)
+
 
 class TestRefused:
     """A sentence and code 2, before any sandbox is started."""

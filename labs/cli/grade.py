@@ -10,6 +10,7 @@ from labs import topics
 from labs.cli.refuse import BadInput, bad_input
 from labs.grading import gradebook, points, session
 from labs.grading.records import GRADER_ERROR
+from labs.grading.sandbox.launcher import SandboxError
 
 
 def grade(
@@ -33,6 +34,13 @@ def grade(
         except KeyboardInterrupt:
             click.echo("interrupted: what was graded is kept; the same command goes on from there")
             return 130
+        except SandboxError as error:
+            click.echo(
+                f"the sandbox failed: {error}; the same command goes on from there, and fewer "
+                "--jobs take less of the machine",
+                err=True,
+            )
+            return 1
     for note in done.notes:
         click.echo(f"note: {note}")
     for line in _table(done.book):

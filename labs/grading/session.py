@@ -22,7 +22,7 @@ from labs.grading.collect import collected
 from labs.grading.points import Points
 from labs.grading.results import Results, digest
 from labs.grading.sandbox import probe
-from labs.grading.sandbox.launcher import Sandbox
+from labs.grading.sandbox.launcher import Sandbox, SandboxError
 from labs.grading.sandbox.limits import Limits
 from labs.grading.words import counted, write
 from labs.grading.workers import Task, Workers
@@ -61,8 +61,8 @@ class Outcome:
 def run(wanted: Wanted, say: Callable[[str], None]) -> Outcome:
     """Grade a class. say: takes a line of progress.
 
-    Raises ValueError for what cannot be, before anything is started; KeyboardInterrupt when all is
-    gone, with what was graded kept.
+    Raises ValueError for what cannot be, before anything is started; when all is gone, with what
+    was graded kept, KeyboardInterrupt, and SandboxError where no sandbox can be made any more.
     """
     if wanted.jobs is not None and not 1 <= wanted.jobs <= _MOST_JOBS:
         raise ValueError(f"--jobs must be 1 to {_MOST_JOBS}, got {wanted.jobs}")
@@ -201,7 +201,7 @@ def _sandboxes(wanted: Wanted) -> Iterator[tuple[isolation.Level, Sandbox, list[
     def attempt(name: str) -> str:
         try:
             made[name] = _sandbox(name, wanted)
-        except OSError as error:
+        except (OSError, SandboxError) as error:
             return str(error)
         why = probe.works(made[name])
         if why:

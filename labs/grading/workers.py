@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import traceback
@@ -70,22 +71,26 @@ class Workers:
             raise self.failed[0]
 
     def _worker(self, sandbox: Sandbox | None) -> None:
-        mine = sandbox or self.sandbox()
         try:
-            while not self.stop.is_set():
-                try:
-                    task = self.todo.get_nowait()
-                except queue.Empty:
-                    return
-                mine = self._grade(task, mine)
+            with contextlib.ExitStack() as made:
+                mine = sandbox or self._made(made)
+                while not self.stop.is_set():
+                    try:
+                        task = self.todo.get_nowait()
+                    except queue.Empty:
+                        return
+                    mine = self._grade(task, mine, made)
         except BaseException as error:
             self.failed.append(error)
             self.stop.set()
-        finally:
-            if mine is not sandbox:
-                mine.close()
 
-    def _grade(self, task: Task, sandbox: Sandbox) -> Sandbox:
+    def _made(self, made: contextlib.ExitStack) -> Sandbox:
+        """Another sandbox, closed with the thread's others. Raises SandboxError."""
+        sandbox = self.sandbox()
+        made.callback(sandbox.close)
+        return sandbox
+
+    def _grade(self, task: Task, sandbox: Sandbox, made: contextlib.ExitStack) -> Sandbox:
         """Grade one answer and write it down. Returns the sandbox for the next one."""
         asked = judge.Asked(
             task.student, task.exercise, task.source, task.notes,
@@ -101,7 +106,7 @@ class Workers:
             except SandboxError as error:
                 why = f"the sandbox failed: {error}"
                 sandbox.close()
-                sandbox = self.sandbox()
+                sandbox = self._made(made)
             except Exception as error:
                 self._log(task, error)
                 why = f"the judge failed: {type(error).__name__}"

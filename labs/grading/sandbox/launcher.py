@@ -57,7 +57,10 @@ class Launched:
 
 @dataclass
 class Sandbox:
-    """One zygote with its switch. Make it in a thread that lives as long: it ends with it."""
+    """One zygote with its switch. Make it in a thread that lives as long: it ends with it.
+
+    Making it raises SandboxError where it cannot be started; then nothing of it is left.
+    """
 
     isolation: str
     hidden: Sequence[str] = ()
@@ -70,9 +73,19 @@ class Sandbox:
         self._folder = self._own.path
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the sandbox
         self._ended: dict[int, int] = {}
+        self._line = self._process = None
         self.ready = False
-        start = self._in_container if self.isolation == CONTAINER else self._as_child
-        self._line, self._process = start()
+        try:
+            self._begin()
+        except BaseException as error:
+            self.close()
+            if isinstance(error, OSError):
+                raise SandboxError(f"it did not start: {error}") from None
+            raise
+
+    def _begin(self) -> None:
+        """Start the zygote and tell it what is asked for. Raises OSError, SandboxError."""
+        self._in_container() if self.isolation == CONTAINER else self._as_child()
         asked = dict(
             isolation=NAMESPACES if self.isolation == CONTAINER else self.isolation,
             folder=self._folder, most=network.MOST, hidden=list(self.hidden),
@@ -84,23 +97,22 @@ class Sandbox:
             told = self._line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
             self.zygote = struct.unpack("3i", told)[0]
 
-    def _as_child(self) -> tuple[socket.socket, subprocess.Popen]:
-        mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        process = subprocess.Popen(
-            [sys.executable, "-P", str(_ZYGOTE)], stdin=its, stdout=subprocess.DEVNULL,
-            stderr=self._said, cwd="/", start_new_session=True,
-            env={"PATH": os.environ.get("PATH", "/usr/bin:/bin"), **_ENVIRONMENT},
-        )  # fmt: skip
-        its.close()
-        return mine, process
+    def _as_child(self) -> None:
+        self._line, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with its:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", str(_ZYGOTE)], stdin=its, stdout=subprocess.DEVNULL,
+                stderr=self._said, cwd="/", start_new_session=True,
+                env={"PATH": os.environ.get("PATH", "/usr/bin:/bin"), **_ENVIRONMENT},
+            )  # fmt: skip
 
-    def _in_container(self) -> tuple[socket.socket, subprocess.Popen]:
+    def _in_container(self) -> None:
         """Start a container and wait until its zygote has called. Raises SandboxError."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
             listening.bind(f"{self._folder}/judge")
             listening.listen(1)
             bounds = self.limits
-            process = subprocess.Popen(
+            self._process = subprocess.Popen(
                 container.command(
                     self._folder, network.MOST * bounds.resident_bytes,
                     network.MOST * bounds.processes + 64, _ENVIRONMENT,
@@ -112,22 +124,18 @@ class Sandbox:
             deadline = time.monotonic() + _START_SECONDS
             while True:
                 try:
-                    line, _ = listening.accept()
-                    return line, process
+                    self._line, _ = listening.accept()
+                    return
                 except TimeoutError:
-                    if process.poll() is None and time.monotonic() < deadline:
+                    if self._process.poll() is None and time.monotonic() < deadline:
                         continue
-                    process.kill()
-                    process.wait()
-                    said = self._words()
-                    self._own.remove()
-                    raise SandboxError(f"the container did not start: {said}") from None
+                    raise SandboxError(f"the container did not start: {self._words()}") from None
 
     def _words(self) -> str:
-        """What the zygote, or who was to start it, has printed."""
+        """What the zygote, or who was to start it, has printed, in one line."""
         self._said.seek(0)
-        said = self._said.read()[-2000:].decode("utf-8", "replace").strip()
-        return said or "without a word"
+        said = self._said.read()[-2000:].decode("utf-8", "replace")
+        return " ".join(said.split()) or "without a word"
 
     def wait_ready(self) -> None:
         """Wait until ranks can be started. Raises SandboxError, with the reason, if they cannot."""
@@ -206,10 +214,7 @@ class Sandbox:
     ) -> Watching:
         """One start of ranks, followed to the end of the last process."""
         self._ended.clear()
-        self._line.settimeout(10)
-        self._line.sendall(
-            json.dumps(dict(op="start", ranks=ranks, limits=bounds.to_json())).encode()
-        )
+        self._tell(op="start", ranks=ranks, limits=bounds.to_json())
         message, fds = self._message(30)
         if message["event"] != "started":
             raise SandboxError(str(message.get("why", "ranks could not be started")))
@@ -220,28 +225,38 @@ class Sandbox:
         try:
             watching.follow()
         finally:
-            self._kill([rank.pid for rank in watching.ranks if rank.code is None])
-            self._until_ended(message["pids"])
-            watching.close()
+            try:  # each is the first of its processes: with it the kernel ends the rest
+                left = [rank.pid for rank in watching.ranks if rank.code is None]
+                self._tell(op="kill", pids=left)
+                self._until_ended(message["pids"])
+                watching.drain()
+            finally:
+                watching.close()
         return watching
 
-    def _kill(self, pids: Sequence[int]) -> None:
-        """End ranks. Each is the first of its processes: with it the kernel ends the rest."""
+    def _tell(self, **message: object) -> None:
+        """Send the zygote a message. Raises SandboxError."""
         self._line.settimeout(10)
-        self._line.sendall(json.dumps(dict(op="kill", pids=list(pids))).encode())
+        try:
+            self._line.sendall(json.dumps(message).encode())
+        except OSError as error:
+            raise SandboxError(f"the sandbox has gone: {error}") from None
 
     def _poll_ended(self) -> dict[int, int]:
         """Exit codes of ranks that have ended, by process id. Raises SandboxError."""
         self._line.setblocking(False)
-        with contextlib.suppress(BlockingIOError):
+        try:
             while True:
                 packet = self._line.recv(_PACKET)
                 if not packet:
-                    raise SandboxError("the sandbox has gone")
+                    raise ConnectionResetError("it closed its line")
                 message = json.loads(packet)
                 if message["event"] == "ended":
                     self._ended[message["pid"]] = message["status"]
-        return self._ended
+        except BlockingIOError:
+            return self._ended
+        except OSError as error:
+            raise SandboxError(f"the sandbox has gone: {error}") from None
 
     def _until_ended(self, pids: Sequence[int], seconds: float = 20.0) -> None:
         deadline = time.monotonic() + seconds
@@ -252,11 +267,13 @@ class Sandbox:
 
     def close(self) -> None:
         """End the zygote and whatever is below it."""
-        self._line.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(5)
-        self._process.kill()
-        self._process.wait()
+        if self._line is not None:
+            self._line.close()
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(5)
+            self._process.kill()
+            self._process.wait()
         self._said.close()
         self._own.remove()
 

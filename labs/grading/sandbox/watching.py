@@ -182,7 +182,7 @@ class Watching:
         codes = self._ended()
         for rank in self.ranks:
             if rank.code is None and rank.pid in codes:
-                self._drain(rank)
+                self.drain(rank)
                 rank.code = codes[rank.pid]
                 if rank.report is None and self._failed_at is None:
                     self._failed_at = now
@@ -190,12 +190,11 @@ class Watching:
         for rank in self.ranks:
             used = sum(outside.resident(pid)[0] for pid in below.get(rank.pid, []))
             if used > self.bounds.resident_bytes:
-                self._stop(
-                    LIMIT,
-                    f"rank {rank.number} held {used / 2**20:,.0f} MiB in memory; "
-                    f"{self.bounds.resident_bytes / 2**20:,.0f} MiB is the most",
+                most = (
+                    f"{self.bounds.resident_bytes / 2**20:,.0f} MiB"  # not what was seen by chance
                 )
-                return  # fmt: skip
+                self._stop(LIMIT, f"rank {rank.number} held more than {most} in memory")
+                return
         self._measures.memory()
         everyone = [pid for pids in below.values() for pid in pids]
         self._slept = self._sleep.seconds(everyone, self._measures.counts())
@@ -210,11 +209,12 @@ class Watching:
                     TIMEOUT, f"not at its end after {self.bounds.wall_seconds:g} s", look=True
                 )
 
-    def _drain(self, rank: Rank) -> None:
-        """What a rank that has ended had still written."""
-        for fileno, is_line in ((rank.line, True), (rank.out, False)):
-            while can_read(self._select, fileno):
-                self._read(rank, is_line)
+    def drain(self, *ranks: Rank) -> None:
+        """Take in what these ranks, or all, had still written. After their processes have ended."""
+        for rank in ranks or self.ranks:
+            for fileno, is_line in ((rank.line, True), (rank.out, False)):
+                while can_read(self._select, fileno):
+                    self._read(rank, is_line)
 
     def _stop(self, state: str, why: str, look: bool = False) -> None:
         if self.state:
@@ -265,9 +265,8 @@ class Watching:
             self._stop(TIMEOUT, "not all ranks came to their end")
 
     def close(self) -> None:
-        """Close the lines. After the last process has ended."""
+        """Close the lines."""
         for rank in self.ranks:
-            self._drain(rank)
             rank.close()
         self._select.close()
 
