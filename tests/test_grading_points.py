@@ -15,7 +15,7 @@ from labs.exercise import exercises
 from labs.grading import points
 from labs.grading.late import Policy
 from labs.grading.points import DEFAULT, Points
-from labs.grading.records import FAIL, GRADER_ERROR, PASS
+from labs.grading.records import FAIL, GRADER_ERROR, LOOK, PARALLELISM, PASS
 from tests.grading_records import KNOWN, POINTS, exercise, grade
 
 COURSE = Path(__file__).resolve().parents[1]
@@ -249,6 +249,15 @@ class TestPriced:
 
         told = replace(grade("ada", "row"), points=0.0)
         assert Points(KNOWN, graded=20.0).priced(told).points == 0.0
+
+    def test_a_contradicted_account_has_no_points_whatever_it_is_worth(self) -> None:
+        """Also where it was graded when the exercise had none, and all of its parts had passed."""
+        nothing = Points(KNOWN, graded=0.0)
+        told = grade("ada", "row", PARALLELISM, "yyy", points=nothing, notes=(LOOK,))
+        priced = POINTS.priced(told)
+        assert (priced.points, priced.of) == (0.0, 10.0)
+        assert {p.points for p in priced.properties} == {0.0}
+        assert POINTS.priced(grade("ada", "row", PASS, points=nothing)).points == 10.0
 
     def test_a_grader_error_keeps_having_none(self) -> None:
         told = Points(KNOWN, graded=20.0).priced(grade("ada", "row", GRADER_ERROR))

@@ -210,6 +210,15 @@ def test_points_that_were_given_hold_until_others_are(given, tmp_path, judged) -
     assert book_of(out)["students"]["ada"]["total"] == 4.0
     told = grade(given, out, "--points", str(points.DEFAULT))
     assert book_of(out)["students"]["ada"]["total"] == 10.0
+    told = grade(given, out)  # the course's own, since they were named
+    assert "as they were given before" in told.output
+    assert book_of(out)["students"]["ada"]["total"] == 10.0
+    file.write_text("[points]\ncausal_block_mask = 4\n", encoding="utf-8")
+    grade(given, out, "--points", str(file))
+    file.write_bytes(b"")
+    for more in (["--points", str(file)], []):
+        grade(given, out, *more)
+        assert book_of(out)["students"]["ada"]["total"] == 10.0
 
 
 def test_another_notebook_into_the_same_folder_is_told(given, tmp_path, judged) -> None:

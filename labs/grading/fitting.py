@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from labs.grading.judge import LOOK
 from labs.grading.reading import Student
-from labs.grading.records import Grade
+from labs.grading.records import LOOK, Grade
 from labs.grading.words import counted, visible
 from labs.topics import nearest
 

@@ -32,10 +32,6 @@ _MOST_PRINTED = 2000
 _MOST_TOLD = 4000  # characters of a detail: some of it is what ranks reported
 
 
-LOOK = "what the ranks sent is not what their account says; somebody should look at this"
-"""The note of a grade whose ledger and counters contradict each other."""
-
-
 def seed(secret: bytes, *phase: object) -> int:
     """A number that nobody can know who does not have the secret: another for each phase."""
     told = "\0".join(map(str, phase)).encode()
@@ -233,4 +229,4 @@ def _gets_points(judged: _Judged, verdict: Verdict) -> bool:
 def _told(judged: _Judged) -> tuple[str, ...]:
     if not judged.contradictions:
         return ()
-    return (LOOK,)
+    return (records.LOOK,)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from labs import topics
 from labs.grading import late
 from labs.grading.late import Late
-from labs.grading.records import Grade, PropertyGrade
+from labs.grading.records import LOOK, Grade, PropertyGrade
 from labs.grading.words import hundredths
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Points:
     by_topic: Mapping[str, float] = field(default_factory=dict)
     weights: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     policy: late.Policy = field(default_factory=late.Policy)
-    text: str = field(default="", repr=False)  # the file's own, where it is not the course's
+    text: str = field(default="", repr=False)  # the file's own, where one was named
 
     def of(self, exercise: str) -> float:
         """What the exercise is worth; practice 0. Raises ValueError for a name that none has."""
@@ -86,17 +86,22 @@ class Points:
     def priced(self, grade: Grade) -> Grade:
         """The grade with the points of this file: nothing is graded anew.
 
-        What held gets its new share, what did not gets 0. A grade with these points already comes
-        back as it is, and one without points (GRADER_ERROR) keeps having none.
+        What held gets its new share, what did not gets 0, and so does all of a grade whose ranks'
+        account was contradicted. A grade with these points already comes back as it is, and one
+        without points (GRADER_ERROR) keeps having none.
         """
         of = self.of(grade.exercise)
         shares = self.shares(grade.exercise, [p.name for p in grade.properties] or ["all"])
         if of == grade.of and all(shares[p.name] == p.of for p in grade.properties):
             return grade
+        none = LOOK in grade.notes
         parts = tuple(
-            replace(p, of=shares[p.name], points=float(hundredths(shares[p.name] * _held(p))))
+            replace(
+                p, of=shares[p.name],
+                points=0.0 if none else float(hundredths(shares[p.name] * _held(p))),
+            )
             for p in grade.properties
-        )
+        )  # fmt: skip
         if grade.points is None:
             return replace(grade, of=of, properties=parts)
         before = hundredths(sum(hundredths(p.points) for p in grade.properties))
@@ -112,7 +117,8 @@ def load(path: str | Path | None = None, known: Mapping[str, Exercise] | None = 
 
     known: the exercises that there are; without it those of the course.
     """
-    path = DEFAULT if path is None else Path(path)
+    named = path is not None
+    path = Path(path) if named else DEFAULT
     if known is None:
         from labs.exercise import exercises
 
@@ -120,7 +126,7 @@ def load(path: str | Path | None = None, known: Mapping[str, Exercise] | None = 
     try:
         text = _text(path)
         found = _points(_toml(text), known)
-        return found if path == DEFAULT else replace(found, text=text)
+        return replace(found, text=text or "\n") if named else found
     except ValueError as error:
         raise ValueError(f"{path.name}: {error}") from None
 

@@ -25,6 +25,9 @@ STATES: dict[str, str] = {
 }
 """Each state of a grade, in words for a reader."""
 
+LOOK = "what the ranks sent is not what their account says; somebody should look at this"
+"""The note of a grade whose ledger and counters contradict each other: it has no points."""
+
 
 @dataclass(frozen=True)
 class PropertyGrade:
