@@ -73,7 +73,7 @@ def floods() -> None:
 @pytest.mark.parametrize(
     ("function", "state", "words"),
     [
-        (holds_much, LIMIT, "in memory"),
+        (holds_much, LIMIT, "rank 0 held more than 512 MiB in memory"),
         (raises, CRASH, "KeyError: 'not there'"),
         (leaves, CRASH, "ended without an answer"),
         (floods, LIMIT, "printed more than 8 MiB"),

@@ -63,11 +63,11 @@ class Results:
     def _take(self, grade: Grade, text: str) -> None:
         key = grade.student, grade.exercise
         self.grades.append(grade)
-        self._rounds[key] = self._rounds.get(key, 0) + 1
-        if grade.state == GRADER_ERROR:  # to be tried again
+        if grade.state == GRADER_ERROR:  # to be tried again, as if it had not been tried
             self._done.pop(key, None)
-        else:
-            self._done[key] = text, grade.isolation
+            return
+        self._rounds[key] = self._rounds.get(key, 0) + 1
+        self._done[key] = text, grade.isolation
 
     def has(self, student: str, exercise: str, text: str, for_credit: bool) -> bool:
         """Whether this very answer is graded; for_credit: a grade without isolation is none."""

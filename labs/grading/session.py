@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from labs.exercise import Exercise, exercises
-from labs.grading import fitting, gradebook, isolation, reading
+from labs.grading import fitting, gradebook, isolation, reading, regrade
 from labs.grading.collect import collected
 from labs.grading.points import Points
 from labs.grading.results import Results, digest
@@ -98,7 +98,8 @@ def _graded(wanted, found, secret, level, sandbox, results, say, notes) -> Outco
     gone = fitting.gone(before, told, wanted.out, wanted.submissions)
     gone += fitting.no_longer(before, [one.name for one in chosen])
     write(wanted.out / SUBMISSIONS, json.dumps(told, sort_keys=True, indent=1) + "\n")
-    todo = [task for task in tasks if _is_asked(wanted, task, results, level)]
+    rounds = _rounds(wanted, tasks, results, level)
+    todo = [task for task in tasks if _is_asked(task, rounds, results, level)]
     say(
         f"{counted(len(people), 'student')}, {counted(len(chosen), 'exercise')}: "
         f"{counted(len(todo), 'answer')} to grade, {len(tasks) - len(todo)} graded before"
@@ -114,6 +115,8 @@ def _graded(wanted, found, secret, level, sandbox, results, say, notes) -> Outco
         write(wanted.out / POINTS, wanted.points.text)
     book = gradebook.make(grades, told, wanted.points)
     gradebook.write_to(book, wanted.out)
+    if not any(_is_asked(task, rounds, results, level) for task in tasks):
+        regrade.ended(wanted.out)
     look = fitting.to_look_at(people, grades)
     return Outcome(
         book, before, len(todo), len(tasks) - len(todo), level,
@@ -126,12 +129,33 @@ def _task(student: reading.Student, exercise: Exercise) -> Task:
     return Task(student.name, exercise, source, notes, digest(source))
 
 
-def _is_asked(wanted: Wanted, task: Task, results: Results, level: isolation.Level) -> bool:
-    if wanted.regrade is not None:
-        named = set(wanted.regrade)
-        if not named or named & {task.student, task.exercise.name, task.exercise.topic}:
-            return True
-    return not results.has(task.student, task.exercise.name, task.text, level.for_credit)
+def _rounds(
+    wanted: Wanted, tasks: Sequence[Task], results: Results, level: isolation.Level
+) -> dict[tuple[str, str], int]:
+    """The round that each task which is to be graded again is to reach."""
+    if wanted.regrade is None:
+        regrade.ended(wanted.out)
+        return {}
+    named = set(wanted.regrade)
+    keys = [
+        (task.student, task.exercise.name)
+        for task in tasks
+        if not named or named & {task.student, task.exercise.name, task.exercise.topic}
+    ]
+    asked = dict(
+        only=sorted(named), topics=list(wanted.topics), isolation=level.name,
+        seconds=wanted.seconds,
+    )  # fmt: skip
+    return regrade.to_reach(wanted.out, asked, keys, results)
+
+
+def _is_asked(
+    task: Task, rounds: dict[tuple[str, str], int], results: Results, level: isolation.Level
+) -> bool:
+    key = task.student, task.exercise.name
+    if results.rounds(*key) < rounds.get(key, 0):
+        return True
+    return not results.has(*key, task.text, level.for_credit)
 
 
 def _book_before(out: Path) -> dict | None:
@@ -156,7 +180,7 @@ def _folder(out: Path) -> Iterator[bytes]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise ValueError(f"another `labs grade` is at work in {out}") from None
-        for name in (SUBMISSIONS, gradebook.FILE, POINTS):
+        for name in (SUBMISSIONS, gradebook.FILE, POINTS, regrade.FILE):
             for half in out.glob(f".{name}.*.part"):  # of a run that was killed amid writing it
                 half.unlink(missing_ok=True)
         secret = out / SECRET
