@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import stat
+import struct
 import zipfile
 
 import pytest
@@ -91,6 +92,40 @@ def test_a_nul_in_a_name(tmp_path) -> None:
     found = collect.collect(tmp_path / "a.zip")
     assert [(one.student, len(one.problems)) for one in found] == [("ada", 1), ("grace", 0)]
     assert found[0].problems[0] == "ada has a name with a NUL character"
+
+
+def with_second_end(whole: bytes, listed: int | None = None, moved: int = 0) -> bytes:
+    """The zip with the records of one that may have more than 4 GB; zipfile goes by these."""
+    at = whole.rindex(b"PK\5\6")
+    entries, size, place = struct.unpack_from("<HLL", whole, at + 10)
+    size = size if listed is None else listed
+    second = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, entries, entries, size, place)
+    locator = struct.pack("<4sLQL", b"PK\6\7", 0, at + moved, 1)
+    return whole[:at] + second + locator + whole[at:]
+
+
+@pytest.mark.parametrize("comment", [b"", b"a comment"])
+def test_a_second_end_is_held_to_the_same_bounds(tmp_path, comment: bytes) -> None:
+    file, whole = tmp_path / "a.zip", bytearray(zipped({"ada.ipynb": NB}))
+    whole[-2:] = len(comment).to_bytes(2, "little") + comment
+    file.write_bytes(with_second_end(bytes(whole)))
+    assert [one.text for one in collect.collect(file)] == [NB]
+    refused = {
+        "it lists more than a class": with_second_end(bytes(whole), 8_000_001),
+        "its end is damaged": with_second_end(bytes(whole), moved=-1),
+    }
+    for words, content in refused.items():
+        file.write_bytes(content)
+        with pytest.raises(ValueError, match=f"a.zip is not a whole zip: {words}"):
+            collect.collect(file)
+    file.write_bytes(with_second_end(bytes(whole)).replace(b"PK\6\6", b"PK\6\5"))
+    with pytest.raises(ValueError, match="its end is damaged"):
+        collect.collect(file)
+    for cut in (b"PK\6\7", b"PK\5\6"):  # nothing in front of the last record, or of its locator
+        content = with_second_end(bytes(whole))
+        file.write_bytes(content[content.rindex(cut) :])
+        with pytest.raises(ValueError, match="a.zip is not a whole zip: "):
+            collect.collect(file)
 
 
 def test_a_zip_whose_list_is_endless(tmp_path) -> None:

@@ -26,6 +26,8 @@ DEEPEST = 12  # folders in each other
 MOST_PACKED = 200  # times that a file of more than 1 MB may be larger than its packed form
 _MOST_LISTED = 8_000_000  # bytes of a zip's own list of what is in it
 _LONGEST_NAME = 1_000
+_LOCATOR = struct.Struct("<4sLQL")  # of the second record, which it says the place of
+_END_64 = struct.Struct("<4sQ2H2L4Q")
 
 
 @dataclass(frozen=True)
@@ -122,8 +124,27 @@ def _refuse_long_list(file: io.BufferedIOBase) -> None:
     if at < 0 or len(tail) < at + 22:
         raise zipfile.BadZipFile("its end is missing")
     (listed,) = struct.unpack_from("<L", tail, at + 12)
-    if listed > _MOST_LISTED:  # also the mark of a zip of more than 4 GB
+    end = max(0, size - 65_557) + at
+    if listed > _MOST_LISTED or _listed_besides(file, end) > _MOST_LISTED:
         raise zipfile.BadZipFile("it lists more than a class hands in")
+
+
+def _listed_besides(file: io.BufferedIOBase, end: int) -> int:
+    """Bytes of the list by the second record of a zip that may have more than 4 GB; 0 without one.
+
+    zipfile goes by that one, whatever the first says. end: where the first begins. Raises
+    BadZipFile where it is not where it must be: then it is not known by which zipfile goes.
+    """
+    at = end - _LOCATOR.size - _END_64.size
+    file.seek(max(0, end - _LOCATOR.size))
+    locator = file.read(_LOCATOR.size)
+    if end < _LOCATOR.size or not locator.startswith(b"PK\6\7"):
+        return 0
+    file.seek(max(0, at))
+    record = file.read(_END_64.size)
+    if at < 0 or not record.startswith(b"PK\6\6") or _LOCATOR.unpack(locator)[2] != at:
+        raise zipfile.BadZipFile("its end is damaged")
+    return _END_64.unpack(record)[8]
 
 
 def _of_zip(opened: zipfile.ZipFile, info: zipfile.ZipInfo) -> Entry:
