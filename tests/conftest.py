@@ -15,6 +15,12 @@ from tests import leftovers, longest
 # Two tests at a time do not wait for each other's runs. The tests of the queue name their own.
 os.environ["LABS_QUEUE"] = "off"
 
+# The course may lie here as somebody else's, which git does not trust by itself.
+if "GIT_CONFIG_COUNT" not in os.environ:
+    os.environ.update(
+        GIT_CONFIG_COUNT="1", GIT_CONFIG_KEY_0="safe.directory", GIT_CONFIG_VALUE_0="*"
+    )
+
 # Temporary files of this process, and of all that it starts, go to a folder of its own. pytest's
 # folders (tmp_path) stay where it keeps those of the last three times.
 os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())

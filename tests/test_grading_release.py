@@ -133,6 +133,21 @@ def test_a_copy_without_answers_cannot_be_released_from(tmp_path, handout) -> No
         release.release(tmp_path / "out", course=handout)
 
 
+def test_a_clone_of_which_git_tells_nothing_is_refused(tmp_path, monkeypatch) -> None:
+    """Else notes of the instructor's that were never committed go out, without a word."""
+    for name in (*release.FILES, "labs/__init__.py", "labs/exam.py", "notebooks/x", "scripts/x"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("", encoding="utf-8")
+    files, notes = release.contents(tmp_path)  # an archive that was unpacked: as it is
+    assert "labs/exam.py" in files and notes == []
+    (tmp_path / ".git").mkdir()
+    with pytest.raises(ValueError, match="git does not say which files are.*: fatal: "):
+        release.contents(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ValueError, match="git does not say which files are.*No such file"):
+        release.contents(tmp_path)
+
+
 def test_the_command(tmp_path, compared) -> None:
     done = CliRunner().invoke(main, ["release", "--out", str(tmp_path / "a.zip")])
     assert done.exit_code == 0 and "none is inside" in done.output

@@ -102,7 +102,8 @@ def release(
 def contents(course: Path, given: Iterable[str] = ()) -> tuple[dict[str, bytes], list[str]]:
     """{path: content} of all that goes out, and notes of what does not.
 
-    Raises ValueError where a file of the course is missing or is a link.
+    Raises ValueError where a file of the course is missing or is a link, and where the course is a
+    clone and git does not say which files it knows.
     """
     names, notes = _named(course)
     names += [f"solutions/{name}.py" for name in ("__init__", *given)] if given else []
@@ -202,26 +203,28 @@ def _named(course: Path) -> tuple[list[str], list[str]]:
 
 
 def _tracked(course: Path) -> set[str] | None:
-    """What git knows of; None where this is no clone or there is no git."""
-    if not (course / ".git").exists():
-        return None
-    return _git(course, "ls-files", "-z")
+    """What git knows of; None where this is no clone. Raises ValueError where git does not tell."""
+    return _git(course, "ls-files", "-z") if (course / ".git").exists() else None
 
 
 def _changed(course: Path) -> list[str]:
     """What goes out in another form than was committed."""
-    names = _git(course, "diff", "HEAD", "--name-only", "-z", "--", *FOLDERS, *FILES) or set()
+    names = _git(course, "diff", "HEAD", "--name-only", "-z", "--", *FOLDERS, *FILES)
     return sorted(name for name in names if name and not name.startswith(LEFT_OUT))[:20]
 
 
-def _git(course: Path, *arguments: str) -> set[str] | None:
-    """Names that git prints; None where there is no git."""
+def _git(course: Path, *arguments: str) -> set[str]:
+    """Names that git prints. Raises ValueError, with its words, where it prints none."""
     try:
         done = subprocess.run(
             ["git", *arguments], cwd=course, capture_output=True, check=True, timeout=60
         )
-    except (OSError, subprocess.SubprocessError):
-        return None
+    except (OSError, subprocess.SubprocessError) as error:
+        said = (getattr(error, "stderr", None) or b"").decode("utf-8", "replace")
+        raise ValueError(
+            "git does not say which files are the course's own, so one that was never committed "
+            f"might go out with the others: {' '.join(said.split()) or error}"
+        ) from None
     return set(done.stdout.decode("utf-8", "surrogateescape").split("\0"))
 
 
