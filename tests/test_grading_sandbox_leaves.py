@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from labs.grading import extract
 from labs.grading.sandbox import becoming, folder, network, zygote
 from labs.grading.sandbox.launcher import Sandbox, SandboxError
 from labs.grading.sandbox.limits import Limits
@@ -69,6 +70,15 @@ def test_the_next_ranks_find_nothing_of_those_before(sandbox: Sandbox) -> None:
     if sandbox.isolation == "user":
         assert len(set(users)) == 4, "a rank runs as a user that another was"
         assert all(61184 <= user <= 65519 for user in users)
+
+
+@pytest.mark.ranks
+def test_what_is_handed_in_is_read(sandbox: Sandbox) -> None:
+    """Also where Python lies in a folder that other users may not enter, as below root's home."""
+    text = b"def causal_block_mask(q_places, k_places):\n    return q_places\n"
+    args = (text, ".py", ["causal_block_mask"])
+    told = sandbox.launch(extract.read, 1, args=args).values[0]
+    assert told["problems"] == [] and told["exercises"]["causal_block_mask"] is not None
 
 
 def test_a_user_comes_again_only_after_hundreds_of_launches() -> None:

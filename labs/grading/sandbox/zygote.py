@@ -250,7 +250,7 @@ _PRELOAD = (
     "torch.autograd.profiler", "torch.fx.experimental.symbolic_shapes",
     "labs.grading.hidden.changes", "labs.grading.hidden.refusals",
     "labs.grading.hidden.ring_outside", "labs.grading.hidden.step_outside",
-    "labs.grading.extract", "labs.grading.sandbox.probe",
+    "labs.grading.extract", "labs.grading.sandbox.probe", "encodings.utf_8_sig",
 )  # fmt: skip
 
 
