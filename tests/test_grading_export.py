@@ -211,63 +211,6 @@ class TestGradescope:
         assert all(json.loads(text)["stdout_visibility"] == "hidden" for text in files.values())
 
 
-class TestRoster:
-    def test_both_sides_are_named(self, tmp_path) -> None:
-        found = roster.read(people(tmp_path), ["ada@uni", "GRACE@uni", "eve"])
-        assert {who: row["id"] for who, row in found.row_of.items()} == {
-            "ada@uni": "101", "GRACE@uni": "102",
-        }  # fmt: skip
-        assert found.warnings == [
-            "not in the roster: eve",
-            "in the roster, but without a submission: Curie, Marie",
-        ]
-
-    def test_by_the_name_of_canvas_s_files(self, tmp_path) -> None:
-        found = roster.read(people(tmp_path), ["lovelaceada"])
-        assert found.row_of["lovelaceada"]["id"] == "101"
-
-    def test_as_files_are_collected_from_canvas(self, tmp_path) -> None:
-        handed_in = ["lovelaceada_101", "hoppergrace_999", "curiemarie_102"]
-        found = roster.read(people(tmp_path), handed_in)
-        assert {who: row["id"] for who, row in found.row_of.items()} == {"lovelaceada_101": "101"}
-
-    def test_as_files_are_collected_from_moodle(self, tmp_path) -> None:
-        text = "Identifier,Full name\nParticipant 200,Ada Lovelace\nParticipant 201,Eve Groß\n"
-        found = roster.read(people(tmp_path, text), ["Ada Lovelace_200", "Eve Groß_7"])
-        assert list(found.row_of) == ["Ada Lovelace_200"]
-
-    def test_a_name_alone_will_do_where_the_roster_has_no_number(self, tmp_path) -> None:
-        text = "First name,Last name,Email address\nAda,Lovelace,a@x\nEve,Groß,e@x\n"
-        handed_in = ["Ada Lovelace_200", "Eve Groß_7", "Eve Groß_8"]
-        found = roster.read(people(tmp_path, text), handed_in)
-        assert list(found.row_of) == ["Ada Lovelace_200"]
-        assert "Eve Groß of the roster fits Eve Groß_7 and Eve Groß_8; neither is used" in (
-            found.warnings
-        )
-
-    def test_what_fits_twice_fits_nobody(self, tmp_path) -> None:
-        text = "Student,ID,SIS Login ID\nA,1,x\nB,2,x\nC,3,y\n"
-        found = roster.read(people(tmp_path, text), ["x", "C", "y"])
-        assert found.row_of == {}
-        assert found.warnings[0] == "C of the roster fits C and y; neither is used"
-        assert found.warnings[1] == "x fits A and B of the roster; neither is used"
-
-    @pytest.mark.parametrize(("text", "words"), [
-        ("", "has no column that tells who somebody is"), ("a,b\n1,2\n", "has no column"),
-        ('Student,ID\n"x', "is not CSV"),
-    ])  # fmt: skip
-    def test_refused(self, tmp_path, text: str, words: str) -> None:
-        with pytest.raises(ValueError, match=words):
-            roster.read(people(tmp_path, text), [])
-
-    def test_what_is_no_text(self, tmp_path) -> None:
-        (tmp_path / "r.csv").write_bytes(b"Student\n\xff\n")
-        with pytest.raises(ValueError, match="is not saved as UTF-8"):
-            roster.read(tmp_path / "r.csv", [])
-        with pytest.raises(ValueError, match="cannot be read: No such file"):
-            roster.read(tmp_path / "none.csv", [])
-
-
 class TestCommand:
     def test_each_kind(self, tmp_path) -> None:
         told = three()
