@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -54,8 +55,29 @@ class TestSheet:
         ((cell,),) = rows(sheet.text([[text]]))
         assert cell.startswith("'") and sheet.safe(cell) == cell
 
+    @pytest.mark.parametrize("text", [
+        "x;=1+1;.ipynb", 'x;=1+1;", y', "x\t=1\t", "x; -1", 'x;"=1;', 'x;" "=1;', "x,\n=1;",
+        "x\r+1", "x;\u200b=1", "x;\0=1", "x；＝1", "x;;@y", "=1;=2", "\t=1;=2", "x;y;+1", "x;\u2212 1",
+    ])  # fmt: skip
+    @pytest.mark.parametrize("kind", [";", "\t", ","])
+    def test_also_where_another_mark_parts_cells(self, text: str, kind: str) -> None:
+        """As Excel does where ; parts cells: quotes hold together only what begins with one."""
+        told = sheet.text([["ada", text, -1.5], ["eve", text, sheet.NOTHING]])
+        for line in csv.reader(io.StringIO(told, newline=""), delimiter=kind):
+            for cell in line:
+                parts = [part.strip(' "\u200b\ufffd') for part in re.split("[\r\n；]", cell)]
+                assert not [part for part in parts if part[:1] in tuple("=+@−＝")], line
+                assert not any(part.startswith("-") for part in parts if part not in ("-1.5", "-"))
+        assert sheet.safe(sheet.safe(text)) == sheet.safe(text)
+
+    def test_a_file_name_in_the_export(self) -> None:
+        name, why = "x;=1+1;.ipynb", "y\t=1 is empty"
+        told = book(grade("ada", "row"), submissions={"ada": submission(name, None, why)})
+        for text in (export.csv(told), export.moodle(told)):
+            assert "=1" in text and not re.search('[;\\t][\\s"]*=', text)
+
     @pytest.mark.parametrize(
-        "text", ["ada", "a=b", "Ödön", "1-2", "", " ", "'=1", "(=1)", "#x", "a@b.c"]
+        "text", ["ada", "a=b", "Ödön", "1-2", "", " ", "'=1", "(=1)", "#x", "a@b.c", "a; b=1; c-"]
     )
     def test_other_text_stays(self, text: str) -> None:
         assert rows(sheet.text([[text, "end"]])) == [[text, "end"]]
