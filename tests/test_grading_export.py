@@ -57,7 +57,8 @@ class TestSheet:
 
     @pytest.mark.parametrize("text", [
         "x;=1+1;.ipynb", 'x;=1+1;", y', "x\t=1\t", "x; -1", 'x;"=1;', 'x;" "=1;', "x,\n=1;",
-        "x\r+1", "x;\u200b=1", "x;\0=1", "x；＝1", "x;;@y", "=1;=2", "\t=1;=2", "x;y;+1", "x;\u2212 1",
+        "x\r+1", "x;\u200b=1", "x;\0=1", "x；＝1", "x;;@y", "=1;=2", "\t=1;=2", "x;y;+1",
+        "x;\u2212 1",
     ])  # fmt: skip
     @pytest.mark.parametrize("kind", [";", "\t", ","])
     def test_also_where_another_mark_parts_cells(self, text: str, kind: str) -> None:
