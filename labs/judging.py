@@ -22,6 +22,16 @@ def not_reached(properties: Sequence[str], first: Verdict) -> list[Verdict]:
     return [first, *(Verdict(name, NOT_REACHED) for name in properties[1:])]
 
 
+def as_asked(told: object, asked: Sequence) -> list:
+    """What a run that came to its end reports: something for each question.
+
+    Raises ValueError for anything else, which no course's code reports.
+    """
+    if not isinstance(told, list) or len(told) != len(asked):
+        raise ValueError(f"{len(asked)} answers were due, and something else was reported")
+    return told
+
+
 _NOISE = re.compile(r"^(rank \d+: )?(terminate called after throwing|\s*what\(\):)")
 
 
@@ -86,13 +96,15 @@ def judge_formula(
     """
     try:
         run = ranks.launch(formula_on_rank, 1, args=(function, points), limit=_LIMIT, status=False)
-        got, output, end = run.values[0], run.output, [Verdict(FORMULA, PASSED, output=run.output)]
+        got, output, end = None, run.output, [Verdict(FORMULA, PASSED, output=run.output)]
     except ranks.RunFailed as failed:
         got = failed.run.kept[0].get(_GOT) if failed.run.kept else None
         where = "" if got is None else inputs(*points[len(got)])
         got, output, end = got or [], failed.run.output, broke((FORMULA,), failed, where=where)
     except ValueError as refused:  # it cannot be sent to a rank
         return [Verdict(FORMULA, FAILED, str(refused))]
+    if got is None:
+        got = as_asked(run.values[0], points)
     for point, (value, kind) in zip(points, got, strict=False):  # wrong goes before what broke
         want = formula(*point)
         if not abs(value - want) <= 1e-9 * max(abs(want), smallest):

@@ -13,7 +13,7 @@ from numbers import Integral, Real
 
 from labs import ranks
 from labs.exercise import FAILED, NOT_REACHED, PASSED, Verdict
-from labs.judging import broke, not_reached
+from labs.judging import as_asked, broke, not_reached
 from labs.ranks.ship import Source
 from labs.staying import must_return
 
@@ -77,7 +77,7 @@ def judge(
         return broke(properties, failed, of_failure(str(failed)), str(kept.get(_AT, "")))
     except ValueError as refused:  # it cannot be sent to a rank
         return not_reached(properties, Verdict(properties[0], FAILED, str(refused)))
-    return judged(asked, _made(asked, run.values[0]), run.output)
+    return judged(asked, _made(asked, as_asked(run.values[0], asked)), run.output)
 
 
 def first_faults(

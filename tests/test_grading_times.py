@@ -7,7 +7,10 @@ import zoneinfo
 
 import pytest
 
-from labs.grading import collect
+from labs.grading import collect, reading
+from labs.grading.records import Submission
+from tests.grading_answers import notebook
+from tests.grading_run import Shut
 from tests.handed_in import NB, WHEN, laid_out, zipped
 
 
@@ -48,6 +51,65 @@ def test_times_of_zips(tmp_path, monkeypatch) -> None:
 def test_nbgraders_timestamp(tmp_path, text: bytes, when: float) -> None:
     laid_out(tmp_path, {"submitted/ada/ps1/x.ipynb": NB, "submitted/ada/ps1/timestamp.txt": text})
     assert [one.submitted for one in collect.collect(tmp_path / "submitted")] == [when]
+
+
+_BROKEN = {
+    "empty.ipynb": b"",
+    "notes.zip": b"PK",
+    "of-nothing.zip": zipped({"notes.txt": b"x"}),
+    "in-it.zip": zipped({"empty.py": b""}),
+    "sub/empty.py": b"",
+}
+
+
+def test_a_broken_file_has_the_time_of_its_submission(tmp_path) -> None:
+    """Not that at which the file was written."""
+    stamp = {"timestamp.txt": b"2026-03-01 10:00:00 UTC"}
+    ada = {"x.ipynb": NB, **_BROKEN, **stamp}
+    files = {f"submitted/ada/ps1/{name}": content for name, content in ada.items()}
+    files |= {"submitted/eve/ps1/x.pdf": b"x", "submitted/eve/ps1/timestamp.txt": b"2026-03-01"}
+    found = collect.collect(laid_out(tmp_path, files) / "submitted")
+    assert len([one for one in found if one.problems]) == len(_BROKEN) + 1
+    assert {one.submitted for one in found if one.student == "ada"} == {_utc(2026, 3, 1, 10)}
+    assert {one.submitted for one in found if one.student == "eve"} == {_utc(2026, 3, 1)}
+
+
+def test_too_many_files_have_the_time_of_their_submission(tmp_path) -> None:
+    files = {f"submitted/ada/ps1/x{n:02}.ipynb": NB for n in range(41)}
+    files["submitted/ada/ps1/timestamp.txt"] = b"2026-03-01 10:00:00 UTC"
+    found = collect.collect(laid_out(tmp_path, files) / "submitted")
+    assert {one.submitted for one in found} == {_utc(2026, 3, 1, 10)} and len(found) == 41
+
+
+def test_a_broken_file_in_a_zip_is_handed_in_when_the_zip_was(tmp_path) -> None:
+    many = {f"y{n:02}.ipynb": NB for n in range(41)}
+    laid_out(tmp_path / "in", {"ada.zip": zipped({"x.py": b""}), "eve.zip": zipped(many)})
+    found = collect.collect(tmp_path / "in")
+    assert [one.student for one in found if one.problems] == ["ada", "eve"]
+    assert {one.submitted for one in found} == {WHEN}
+
+
+def _file(submitted: float | None, text: bytes = NB, problems: tuple[str, ...] = ()) -> Submission:
+    return Submission("ada", "x.ipynb", text, ".ipynb", submitted, problems)
+
+
+@pytest.mark.parametrize(
+    ("files", "when"),
+    [
+        ([_file(5.0), _file(9.0, b"", ("is empty",))], 5.0),
+        ([_file(5.0), _file(9.0, b"{")], 5.0),
+        ([_file(5.0), _file(7.0), _file(9.0, b"{")], 7.0),
+        ([_file(5.0, b"", ("is empty",)), _file(9.0, b"{")], 9.0),
+        ([_file(None), _file(9.0, b"{")], None),
+        ([_file(5.0), _file(9.0, notebook(["def f():\n    return 1\n", "def g(:\n"]))], 9.0),
+    ],
+)
+def test_files_that_cannot_be_read_make_nobody_late(files: list[Submission], when: float) -> None:
+    """The newest that can be read counts; a broken cell in it does not matter."""
+    sandbox = Shut.__new__(Shut)
+    sandbox.launched = []
+    (student,) = reading.students(files, ["row_parallel"], sandbox)
+    assert student.submitted == when
 
 
 def test_a_timestamp_that_a_student_packed_is_none(tmp_path) -> None:

@@ -11,7 +11,7 @@ import click
 
 from labs.cli.refuse import BadInput, bad_input
 from labs.grading import export, gradebook, gradescope, roster
-from labs.grading.words import counted, visible, write
+from labs.grading.words import counted, visible, visible_lines, write
 
 _RECORDS = ("gradebook.json", "results.jsonl", "submissions.json")
 NAMES = {"csv": "grades.csv", "canvas": "canvas.csv", "moodle": "moodle.csv",
@@ -21,7 +21,7 @@ NAMES = {"csv": "grades.csv", "canvas": "canvas.csv", "moodle": "moodle.csv",
 
 def make(kind: str, folder: str, out: str | None, people: str | None, assignment: str) -> int:
     """Write the export, say where it is and what it lacks. Raises BadInput."""
-    with bad_input():
+    with bad_input(visible_lines):
         book = gradebook.read(folder)
         found = roster.read(people, book["students"]) if people is not None else None
         if found is not None and kind == "gradescope":
@@ -41,13 +41,13 @@ def make(kind: str, folder: str, out: str | None, people: str | None, assignment
         for path, text in files.items():
             write(path, text)
     for told in book["says"]:
-        click.echo(f"warning: {told}", err=True)
+        click.echo(f"warning: {visible(told)}", err=True)
     for told in [*export.without_grade(book), *(found.warnings if found is not None else ())]:
         click.echo(f"warning: {visible(told)}", err=True)
     if found is not None and kind == "moodle":
         for student in sorted(s for s in book["students"] if not found.who(s)):
             click.echo(f"warning: left out of the file: {visible(student)}", err=True)
-    click.echo(f"{counted(len(book['students']), 'student')}: {target}")
+    click.echo(f"{counted(len(book['students']), 'student')}: {visible(str(target))}")
     return 0
 
 

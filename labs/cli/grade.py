@@ -11,6 +11,7 @@ from labs.cli.refuse import BadInput, bad_input
 from labs.grading import gradebook, points, session
 from labs.grading.records import GRADER_ERROR
 from labs.grading.sandbox.launcher import SandboxError
+from labs.grading.words import visible, visible_lines
 
 
 def grade(
@@ -24,13 +25,13 @@ def grade(
     if points_file is None and kept.is_file():
         points_file = str(kept)
         click.echo(f"points: {kept}, as they were given before")
-    with bad_input():
+    with bad_input(visible_lines):
         wanted = session.Wanted(
             Path(submissions), Path(out), points.load(points_file), jobs, isolation,
             [topics.find(one).name for one in notebooks], only if regrade else None, seconds,
         )  # fmt: skip
         try:
-            done = session.run(wanted, click.echo)
+            done = session.run(wanted, _say)
         except KeyboardInterrupt:
             click.echo("interrupted: what was graded is kept; the same command goes on from there")
             return 130
@@ -42,11 +43,11 @@ def grade(
             )
             return 1
     for note in done.notes:
-        click.echo(f"note: {note}")
+        _say(f"note: {note}")
     for line in _table(done.book):
-        click.echo(line)
-    if diff:
-        click.echo("\n".join(gradebook.diff(done.before or done.book, done.book)))
+        _say(line)
+    for line in gradebook.diff(done.before or done.book, done.book) if diff else ():
+        _say(line)
     click.echo(f"isolation: {done.level.words}")
     click.echo(f"gradebook: {Path(out) / gradebook.FILE}")
     failed = sum(
@@ -57,6 +58,11 @@ def grade(
     if failed:
         click.echo(f"the grader failed for {failed}; the same command tries these again")
     return 1 if failed else 0
+
+
+def _say(line: str) -> None:
+    """A line with names that students chose: no terminal takes it for a command."""
+    click.echo(visible(line))
 
 
 def _table(book: dict) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import click
 
@@ -15,9 +15,13 @@ class BadInput(click.ClickException):
 
 
 @contextlib.contextmanager
-def bad_input() -> Iterator[None]:
-    """Take a ValueError raised in this block for a refusal: its text is the sentence."""
+def bad_input(shown: Callable[[str], str] = str) -> Iterator[None]:
+    """Take a ValueError raised in this block for a refusal: its text is the sentence.
+
+    shown: how the text is made harmless, where names that others chose may be in it. Raises
+    BadInput.
+    """
     try:
         yield
     except ValueError as refused:
-        raise BadInput(str(refused)) from None
+        raise BadInput(shown(str(refused))) from None

@@ -10,7 +10,7 @@ import click
 from labs import exercise, topics
 from labs.cli.refuse import BadInput, bad_input
 from labs.grading import similar
-from labs.grading.words import visible
+from labs.grading.words import visible, visible_lines
 
 
 def report(path: str, only: str | None) -> int:
@@ -20,7 +20,7 @@ def report(path: str, only: str | None) -> int:
     graded = [name for name, one in exercise.exercises().items() if one.kind == "graded"]
     if only is not None and only not in graded:
         raise BadInput(f"there is no graded exercise {only!r}; {topics.nearest(only, graded)}")
-    with bad_input():
+    with bad_input(visible_lines):
         submissions = collect.collect(path)
     read: dict[str, list] = {}
     for one in submissions:
@@ -39,5 +39,5 @@ def report(path: str, only: str | None) -> int:
     names = graded if only is None else [only]
     # all are handed over, so that a call of another exercise is not taken for a helper
     compared = [one for one in similar.compare(answers, given) if one.exercise in names]
-    click.echo(similar.report(compared, len(read), given))
+    click.echo(visible_lines(similar.report(compared, len(read), given)))
     return 0

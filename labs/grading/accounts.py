@@ -22,8 +22,13 @@ _A_CALL = 640  # bytes, for each call and each other rank
 _A_PHASE = 2048  # bytes: a group that is made, a barrier
 _SHARE = 0.02
 _MOST_AGAIN = 8
+TOGETHER = "run"
+"""A phase of this name is of no section: all phases of the launch are then one account."""
 _JUDGED = frozenset(("forward", "backward"))
-_MOST_CALLS = 16  # of one line, in a phase whose calls an exercise counts
+_MOST_CALLS = {"forward": 32, "backward": 32, "": 128}
+"""Of a rank in a phase whose calls an exercise counts, or a whole launch: some bytes for each."""
+_MOST_CALLS_OF_A_SECTION = 64
+_MOST_BARRIERS = 4  # the judge's own
 # Heads are taken off the counted bytes, and those of a small datagram are smaller than what is
 # taken off for it. So not more heads are taken off than honest ranks send: a packet for each full
 # segment and its acknowledgement, and some for each call.
@@ -53,10 +58,6 @@ class Account:
         )
 
 
-TOGETHER = "run"
-"""A phase of this name is of no section: all phases of the launch are then one account."""
-
-
 def accounts(launched: Launched) -> list[Account]:
     """An account for each rank and phase; for all ranks together where they share a network.
 
@@ -84,8 +85,9 @@ def _account(launched: Launched, phase: str, place: int, count: Count) -> Accoun
         if _is_of(row, phase, outside) and (row.rank == place or not outside.apart)
     ]  # fmt: skip
     told = sum(on_wire(row, outside.ranks) for row in mine)
-    calls = sum(_calls(row, phase, outside.ranks) for row in mine)
     ranks, others = 1 if outside.apart else outside.ranks, outside.ranks - 1
+    calls = sum(_calls(row, phase, outside.ranks) for row in mine)  # it can make up any number
+    calls = min(calls, ranks * _MOST_CALLS.get(phase, _MOST_CALLS_OF_A_SECTION))
     # As often as the kernel says, a segment was sent twice: of what was told, and a few besides. A
     # rank can have its kernel send within itself again as often as it likes.
     again = min(count.again * SEGMENT_BYTES, told + _MOST_AGAIN * SEGMENT_BYTES)
@@ -100,15 +102,14 @@ def _is_of(row: Row, phase: str, outside: Outside) -> bool:
     """Whether a line is of this phase: by its section, where there is a phase of that name."""
     if any(one.name == row.section for one in outside.phases):
         return phase in ("", row.section)
-    return phase in ("", row.phase)
+    return phase == "" or phase in _JUDGED and phase == row.phase
 
 
 def _calls(row: Row, phase: str, ranks: int) -> int:
     """Calls for each of which some bytes are allowed."""
-    count = max(0, row.count) * (ranks if row.op in _IN_PARTS else 1)
-    if phase not in _JUDGED:
-        return count
-    return 0 if row.op == "barrier" else min(count, _MOST_CALLS)
+    if row.op == "barrier":
+        return 0 if phase else min(row.count, _MOST_BARRIERS)
+    return row.count * (ranks if row.op in _IN_PARTS else 1)
 
 
 def on_wire(row: Row, ranks: int) -> float:

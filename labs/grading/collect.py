@@ -120,21 +120,26 @@ def _add(found: Collected, student: str, owned: list[tuple[Entry, students.Owner
     if course:
         found.notes.append(f"{student}: {course} files of the course itself were left out")
     added: list[Submission] = []
-    for one in _few(entries, student, added):
-        when = clocks.nbgrader(stamps.get(one.path[:-1])) or one.modified
+
+    def when(one: Entry) -> float | None:
+        return clocks.nbgrader(stamps.get(one.path[:2])) or one.modified
+
+    few, more = _few(entries)
+    added += [_problem(student, one, told, when(one)) for one, told in more]
+    for one in few:
         if one.name.lower().endswith(".zip") and not one.problem:
-            added += _inside(student, one, when, found)
+            added += _inside(student, one, when(one), found)
         else:
-            added.append(_submission(student, one, when))
+            added.append(_submission(student, one, when(one)))
     for one in others:
         if added:
             found.notes.append(f"{student}: {one.file} is no notebook and was left out")
         else:
             why = one.problem or "is neither a notebook (.ipynb) nor a Python file (.py)"
-            found.submissions.append(_problem(student, one, f"{one.name} {why}"))
+            found.submissions.append(_problem(student, one, f"{one.name} {why}", when(one)))
     if not added and not others:
         at = owned[0][0]
-        added.append(_problem(student, at, f"{at.path[0]} holds no notebook"))
+        added.append(_problem(student, at, f"{at.path[0]} holds no notebook", when(at)))
     found.submissions += added
 
 
@@ -143,18 +148,17 @@ def _is_stamp(one: Entry, whose: students.Owner) -> bool:
     return one.name == "timestamp.txt" and len(one.path) == 3 and not whose.sure
 
 
-def _few(entries: list[Entry], student: str, added: list[Submission]) -> list[Entry]:
-    """The entries that are within one student's bounds; the others are added as problems."""
+def _few(entries: list[Entry]) -> tuple[list[Entry], list[tuple[Entry, str]]]:
+    """The entries within one student's bounds; the first that is not, with what is wrong."""
     kept, size = [], 0
     for at, one in enumerate(entries):
         size += 0 if one.problem else one.size
         if len(kept) == MOST_OF_ONE or size > MOST_BYTES_OF_ONE:
             what = f"{one.name} and {len(entries) - at - 1} more" if entries[at + 1 :] else one.name
             told = f"{MOST_OF_ONE} files and {MOST_BYTES_OF_ONE:,} bytes of one student are read"
-            added.append(_problem(student, one, f"{what} not read: at most {told}"))
-            return kept
+            return kept, [(one, f"{what} not read: at most {told}")]
         kept.append(one)
-    return kept
+    return kept, []
 
 
 def _inside(
@@ -166,8 +170,8 @@ def _inside(
     except ValueError as error:
         told = str(error)
         told = told if told.startswith(outer.name) else f"{outer.name} {told}"
-        return [_problem(student, outer, told)]
-    entries, added, others = [], [], 0
+        return [_problem(student, outer, told, when)]
+    entries, others = [], 0
     copies = layout.copies_in(one.path for one in inner)
     for one in inner:
         if one.folder or layout.is_noise(one) or layout.is_of_course(one.path, copies):
@@ -178,11 +182,12 @@ def _inside(
             others += 1
             continue
         entries.append(replace(one, path=(*outer.path, *one.path)))
-    for one in _few(entries, student, added):
-        added.append(_submission(student, one, when))
+    few, more = _few(entries)
+    added = [_problem(student, one, told, when) for one, told in more]
+    added += [_submission(student, one, when) for one in few]
     if others and added:
         found.notes.append(f"{student}: {others} files in {outer.file} are no notebooks")
-    return added or [_problem(student, outer, f"{outer.name} holds no notebook")]
+    return added or [_problem(student, outer, f"{outer.name} holds no notebook", when)]
 
 
 def _submission(student: str, one: Entry, when: float | None) -> Submission:
@@ -194,13 +199,13 @@ def _submission(student: str, one: Entry, when: float | None) -> Submission:
         except ValueError as error:
             problem = str(error)
     if problem:
-        return _problem(student, one, f"{one.name} {problem}")
+        return _problem(student, one, f"{one.name} {problem}", when)
     return Submission(student, one.file, content, _suffix(one.name), when)
 
 
-def _problem(student: str, one: Entry, told: str) -> Submission:
-    suffix = _suffix(one.name) or ""
-    return Submission(student, one.file, b"", suffix, one.modified, (told,))
+def _problem(student: str, one: Entry, told: str, when: float | None) -> Submission:
+    """A file that cannot be read, handed in at the time of the submission that it is in."""
+    return Submission(student, one.file, b"", _suffix(one.name) or "", when, (told,))
 
 
 def _suffix(name: str) -> str | None:

@@ -21,6 +21,7 @@ from collections.abc import Iterable
 
 from labs import cells
 from labs.answers import is_stub
+from labs.grading import borrowed
 from labs.grading.records import Submission
 from labs.ranks.ship import Cell, Source
 
@@ -144,10 +145,12 @@ def _entry(found: cells.Definitions, name: str) -> dict | None:
     if source is None:
         return None
     last = [node for cell in found.cells for node in cells.functions_named(cell.tree, name)][-1]
+    stub = is_stub(last)
+    used = not stub and borrowed.uses(cell.text for cell in source.cells)
     return dict(
         cells=[[cell.label, cell.text] for cell in source.cells],
-        notes=list(found.notes),
-        stub=is_stub(last),
+        notes=[*([borrowed.NOTE] if used else ()), *found.notes],
+        stub=stub,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from labs.grading import borrowed
 from labs.grading.reading import Student
 from labs.grading.records import LOOK, Grade
 from labs.grading.words import counted, visible
@@ -52,12 +53,15 @@ def no_longer(before: Mapping | None, exercises: Collection[str]) -> list[str]:
 
 
 def to_look_at(students: Iterable[Student], grades: Iterable[Grade]) -> list[str]:
-    """A note on each file that could not be read, and each account that is not what was counted."""
+    """A note on each file that could not be read, and each grade that somebody should look at."""
     unread = [
         f"{visible(one.name)} has no total: {visible(one.problems[0])}"
         for one in students
         if one.unread
     ]
     return unread + [
-        f"{visible(one.student)}, {one.exercise}: {LOOK}" for one in grades if LOOK in one.notes
+        f"{visible(one.student)}, {one.exercise}: {note}"
+        for one in grades
+        for note in (LOOK, borrowed.NOTE)
+        if note in one.notes
     ]

@@ -26,21 +26,17 @@ _MOST = 20_000  # tokens of one answer: no answer of the course has a tenth of i
 Token = str
 
 
-def tokens(texts: Iterable[str], name: str, others: Iterable[str] = ()) -> list[Token]:
+def tokens(
+    texts: Iterable[str], name: str, others: Iterable[str] = (), own: Iterable[str] = ()
+) -> list[Token]:
     """The tokens of function `name` as the texts define it, then those of its own helpers.
 
-    others: names of exercises, which are not helpers. An answer without such a function has no
-    tokens, and a text that is not Python leaves none.
+    others: names of exercises, which are not helpers. own: more names that leave "v". An answer
+    without such a function has no tokens, and a text that is not Python leaves none.
     """
     defined: dict[str, ast.stmt] = {}
     for text in texts:
-        try:
-            with warnings.catch_warnings():  # "\\d" in a string is the student's own affair
-                warnings.simplefilter("ignore")
-                tree = ast.parse(text)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            continue
-        for node in tree.body:
+        for node in _parsed(text):
             defined |= dict.fromkeys(_binds(node), node)
     if not isinstance(defined.get(name), ast.FunctionDef):
         return []
@@ -50,7 +46,7 @@ def tokens(texts: Iterable[str], name: str, others: Iterable[str] = ()) -> list[
         node = defined.get(todo.pop(0))
         if node is None or _too_deep(node):
             continue
-        found += _of(node, set(defined) - set(others))
+        found += _of(node, set(defined) - set(others) | set(own))
         for inner in ast.walk(node):
             if isinstance(inner, ast.Name) and inner.id in defined and inner.id not in seen:
                 seen.add(inner.id)
@@ -58,6 +54,39 @@ def tokens(texts: Iterable[str], name: str, others: Iterable[str] = ()) -> list[
         if len(found) > _MOST:
             return found[:_MOST]
     return found
+
+
+def bodies(text: str, own: Iterable[str] = ()) -> list[tuple[str, list[Token]]]:
+    """Each function of a text, methods and inner ones too: its name, and the tokens of its body.
+
+    Names of the text's own, those that it imports from judges, and `own` leave "v".
+    """
+    known, body = set(own), _parsed(text)
+    for node in body:
+        known |= set(_binds(node))
+        if isinstance(node, ast.ImportFrom) and "judging" in (node.module or "").split("."):
+            known |= {one.asname or one.name for one in node.names}
+    functions = [
+        inner
+        for node in body
+        if not _too_deep(node)
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.FunctionDef)
+    ]
+    return [
+        (one.name, [token for line in one.body if not _is_words(line)
+                    for token in _walk(line, _own(one, known))])
+        for one in functions
+    ]  # fmt: skip
+
+
+def _parsed(text: str) -> list[ast.stmt]:
+    try:
+        with warnings.catch_warnings():  # "\\d" in a string is the student's own affair
+            warnings.simplefilter("ignore")
+            return ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
 
 
 def _binds(node: ast.stmt) -> list[str]:
@@ -76,7 +105,12 @@ def grams(found: list[Token], size: int) -> set[tuple[Token, ...]]:
 
 
 def _of(node: ast.stmt, helpers: set[str]) -> list[Token]:
-    """The tokens of one definition. Its own name and the names of helpers leave "v" too."""
+    """The tokens of one definition."""
+    return list(_walk(node, _own(node, helpers)))
+
+
+def _own(node: ast.stmt, helpers: set[str]) -> set[str]:
+    """The names that leave "v": arguments and locals, the definition's own, those of helpers."""
     own = set(helpers) | {getattr(node, "name", "")}
     for inner in ast.walk(node):
         if isinstance(inner, ast.arg):
@@ -85,7 +119,7 @@ def _of(node: ast.stmt, helpers: set[str]) -> list[Token]:
             own.add(inner.id)
         elif isinstance(inner, _NAMED) and inner.name:
             own.add(inner.name)
-    return list(_walk(node, own))
+    return own
 
 
 def _walk(node: ast.AST, own: set[str]) -> Iterable[Token]:

@@ -140,11 +140,18 @@ def _held(verdicts: Sequence[Verdict], name: str) -> bool:
 
 
 def _memory(exercise: Exercise, case: Hidden, launched: Sequence[Launched]) -> list[Verdict]:
-    """Whether ranks' memory, as the kernel saw it grow, stayed within the case's bound."""
+    """Whether ranks' memory, as the kernel saw it grow, stayed within the case's bound.
+
+    What had grown before the inputs were there, but for those, may be room for others' blocks.
+    """
     if not case.most_grown:
         return []
     name = next(name for name in exercise.properties if name in _MEMORY)
-    most = max((max(one.outside.grown) for one in launched), default=0)
+    most = max(
+        grown + max(0, early - case.early)
+        for one in launched
+        for grown, early in zip(one.outside.grown, one.outside.early, strict=True)
+    )
     return [Verdict(name, PASSED if most <= case.most_grown else FAILED)]
 
 
@@ -166,7 +173,7 @@ def _measured(launched: Launched) -> dict:
             )
             for phase in launched.outside.phases
         },
-        grown=launched.outside.grown,
+        grown=launched.outside.grown, early=launched.outside.early,
     )  # fmt: skip
 
 

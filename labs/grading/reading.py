@@ -21,7 +21,7 @@ class Student:
 
     name: str
     files: list[str] = field(default_factory=list)
-    submitted: float | None = None
+    submitted: float | None = None  # the newest of the files that could be read; of none, of all
     problems: list[str] = field(default_factory=list)
     told: list[tuple[Submission, dict]] = field(default_factory=list)
 
@@ -34,8 +34,7 @@ class Student:
     @property
     def unread(self) -> bool:
         """Whether nothing of what was handed in could be read: nobody knows what is in it."""
-        found = (told["functions"] or any(told["exercises"].values()) for _, told in self.told)
-        return bool(self.problems) and not any(found)
+        return bool(self.problems) and not any(_found(told) for _, told in self.told)
 
     def answer(self, exercise: str) -> tuple[Source | None, tuple[str, ...]]:
         """The answer to an exercise, None where it is not there or a stub; and notes."""
@@ -59,15 +58,27 @@ def students(found: Sequence[Submission], names: list[str], sandbox: Sandbox) ->
     for one in found:
         student = known.setdefault(one.student, Student(one.student))
         student.files.append(one.file)
-        if one.submitted is not None:
-            student.submitted = max(student.submitted or 0.0, one.submitted)
         student.problems += one.problems
         if one.problems:
             continue
         told = _read(one, names, sandbox)
         student.problems += [f"{one.file}: {problem}" for problem in told["problems"]]
         student.told.append((one, told))
+    for student in known.values():
+        student.submitted = _submitted(found, student)
     return [known[name] for name in sorted(known)]
+
+
+def _submitted(found: Sequence[Submission], student: Student) -> float | None:
+    """When a student handed in: a file in which nothing can be read makes nobody late."""
+    own = [one for one in found if one.student == student.name]
+    read = [one for one, told in student.told if _found(told) or not told["problems"]]
+    return max((one.submitted for one in read or own if one.submitted is not None), default=None)
+
+
+def _found(told: dict) -> bool:
+    """Whether something was found in a file."""
+    return bool(told["functions"] or any(told["exercises"].values()))
 
 
 def _read(one: Submission, names: list[str], sandbox: Sandbox) -> dict:

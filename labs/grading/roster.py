@@ -2,7 +2,8 @@
 
 Each row is held against the names under which submissions were collected. A cell that equals such a
 name, whatever the case, or the name of Canvas's files ("Lovelace, Ada" is lovelaceada), is a match.
-What matches twice matches nothing: it is named, so that nobody gets the grade of another.
+Of names that case alone tells apart it is the one written as the cell is. What matches twice
+matches nothing: it is named, so that nobody gets the grade of another.
 """
 
 from __future__ import annotations
@@ -72,18 +73,20 @@ def read(path: str | Path, students: Iterable[str]) -> Roster:
     """
     path = Path(path)
     rows = _rows(path)
-    names = {_folded(student): student for student in sorted(students, reverse=True)}
+    students = sorted(set(students))
+    names: dict[str, set[str]] = {}
     without_number: dict[str, set[str]] = {}
-    for key, student in names.items():
-        if numbered := _NUMBERED.fullmatch(key):
+    for student in students:
+        names.setdefault(_folded(student), set()).add(student)
+        if numbered := _NUMBERED.fullmatch(_folded(student)):
             without_number.setdefault(numbered["who"], set()).add(student)
     found: dict[str, list[dict[str, str]]] = {}
     warnings = []
     for row in rows:
         keys = _keys(row)
-        who = {names[key] for key in keys if key in names}
+        who = set().union(*(_called(key, names) for key in keys))
         if not who and not _numbers(row):  # then a name alone has to do
-            who = set().union(*(without_number.get(key, set()) for key in keys))
+            who = set().union(*(without_number.get(_folded(key), set()) for key in keys))
         if len(who) > 1:
             warnings.append(
                 f"{visible(label(row))} of the roster fits {_list(who)}; neither is used"
@@ -96,13 +99,17 @@ def read(path: str | Path, students: Iterable[str]) -> Roster:
             warnings.append(f"{visible(student)} fits {told} of the roster; neither is used")
     row_of = {student: fits[0] for student, fits in found.items() if len(fits) == 1}
     roster = Roster(rows, row_of, warnings)
-    warnings += [
-        f"not in the roster: {visible(s)}" for s in sorted(names.values()) if s not in row_of
-    ]
+    warnings += [f"not in the roster: {visible(s)}" for s in students if s not in row_of]
     warnings += [
         f"in the roster, but without a submission: {visible(label(row))}" for row in roster.without
     ]
     return roster
+
+
+def _called(key: str, names: Mapping[str, set[str]]) -> set[str]:
+    """The students of that name; where case alone tells several apart, the one written so."""
+    alike = names.get(_folded(key), set())
+    return {student for student in alike if _composed(student) == key} or alike
 
 
 def label(row: Mapping[str, str]) -> str:
@@ -144,7 +151,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 def _keys(row: Mapping[str, str]) -> set[str]:
-    """Everything that a submission of this person can be called."""
+    """Everything that a submission of this person can be called, in the roster's own case."""
     told = [row[name] for name in COLUMNS if row.get(name)]
     full = [row.get("student", ""), row.get("full name", ""), row.get("name", "")]
     first, last = row.get("first name", ""), row.get("last name", row.get("surname", ""))
@@ -156,7 +163,7 @@ def _keys(row: Mapping[str, str]) -> set[str]:
     told += full
     # As labs/grading/students.py calls who comes from Canvas or Moodle: lovelaceada_123.
     told += [f"{name}_{number}" for name in full if name for number in _numbers(row)]
-    return {_folded(one) for one in told} - {""}
+    return {_composed(one) for one in told} - {""}
 
 
 def _numbers(row: Mapping[str, str]) -> list[str]:
@@ -165,8 +172,12 @@ def _numbers(row: Mapping[str, str]) -> list[str]:
     return [found[0] for found in told if found]
 
 
+def _composed(name: str) -> str:
+    return unicodedata.normalize("NFC", name).strip()
+
+
 def _folded(name: str) -> str:
-    return unicodedata.normalize("NFC", name).strip().casefold()
+    return _composed(name).casefold()
 
 
 def _list(names: Iterable[str]) -> str:

@@ -2,13 +2,17 @@
 
 A spreadsheet runs a cell that begins like a formula, also when it stands in quotes in the CSV. What
 anybody typed is text here and gets an apostrophe before it where it could be one: = + - @, a tab
-or a line's end, after blanks too, and the full-width forms of these. Numbers are numbers.
+or a line's end, after blanks too, and the full-width forms of these. So does what follows a
+semicolon, a tab or a line's end in it: where one of these parts the cells of a sheet, as the
+semicolon does in half of Europe, quotes amid a line hold nothing together and a cell begins there.
+Numbers are numbers.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
@@ -30,12 +34,23 @@ _FORMULA = "=+-@"
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2212"
 
 
+# Where another reader begins a cell, also inside quotes. The last two look like semicolons.
+_PARTED = re.compile("([;\t\r\n\uff1b\u037e])")
+
+
 def safe(text: str) -> str:
-    """The text as a cell that stays text: with an apostrophe before it where it needs one."""
+    """The text as cells that stay text, however they are parted: with apostrophes before them."""
+    first, *more = _PARTED.split(text)
+    begins = text[:1] in ("\t", "\r", "\n", "\0") or _is_formula(text)
+    # A quote that is doubled in the CSV is an empty pair to a reader that begins a cell there.
+    rest = ["'" + part if _is_formula(part.replace('"', "")) else part for part in more]
+    return "".join(["'" if begins else "", first, *rest])
+
+
+def _is_formula(text: str) -> bool:
     seen = unicodedata.normalize("NFKC", text).replace("\0", "")
     bare = seen.lstrip().lstrip("\ufeff\u200b\u200c\u200d\u2060").lstrip()
-    begins = text[:1] in ("\t", "\r", "\n", "\0") or bare[:1] in tuple(_FORMULA + _DASHES)
-    return "'" + text if begins else text
+    return bare[:1] in tuple(_FORMULA + _DASHES)
 
 
 def text(rows: Iterable[Sequence[Cell]]) -> str:
@@ -54,6 +69,5 @@ def _cell(cell: Cell) -> str:
         return cell
     if isinstance(cell, str):
         # A NUL ends the file for some readers; half a UTF-16 character cannot be written.
-        whole = cell.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
-        return whole if safe(cell) == cell else "'" + whole
+        return safe(cell).replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
     return number(cell)

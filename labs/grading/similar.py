@@ -23,13 +23,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import labs
 from labs import topics
-from labs.grading import forms
+from labs.grading import copied, forms
 from labs.grading.words import counted, visible
 
 SIZE = 6  # tokens in a run: about one assignment or call
@@ -45,10 +45,11 @@ _Run = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Given:
-    """What everybody was given, by exercise: the released stub, and the course's answer."""
+    """What everybody was given, by exercise: the released stub, the course's answer, its judges."""
 
     stubs: Mapping[str, Texts] = field(default_factory=dict)
     answers: Mapping[str, Texts] = field(default_factory=dict)
+    judges: Mapping[str, Sequence[copied.Reference]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class Compared:
     pairs: tuple[Pair, ...]
     short: tuple[str, ...]
     course: tuple[str, ...]  # equal to the course's answer in every token
+    judges: tuple[tuple[str, str], ...] = ()  # who has a function of a judge, and which in words
 
 
 def compare(answers: Mapping[str, Mapping[str, Texts]], given: Given) -> list[Compared]:
@@ -94,7 +96,9 @@ def report(found: Sequence[Compared], students: int, given: Given) -> str:
         "the other; names,",
         "comments and prints do not count, nor what the stub or the course's answer has. Not "
         "alike here does not",
-        "mean written alone.",
+        "mean written alone. Named too: who has a function of the course's own judges, which "
+        "work out what is",
+        "expected.",
     ]
     if not given.answers:
         lines.append(
@@ -111,13 +115,14 @@ def report(found: Sequence[Compared], students: int, given: Given) -> str:
             lines.append("  no pair is alike")
         if one.course:
             lines.append(f"  the course's own answer, token by token: {_names(one.course)}")
+        lines += [f"  {visible(who)}: {told}" for who, told in one.judges]
         if one.short:
             lines.append(f"  too short to tell, or too near to what was given: {_names(one.short)}")
     return "\n".join(lines)
 
 
 def given(names: Sequence[str]) -> Given:
-    """The stubs and answers of the course, read as text from notebooks/ and solutions/."""
+    """The stubs, answers and judges of the course, read as text."""
     from labs.cells import read
     from labs.exercise import exercises
 
@@ -125,6 +130,7 @@ def given(names: Sequence[str]) -> Given:
     known = exercises()
     stubs: dict[str, Texts] = {}
     answers: dict[str, Texts] = {}
+    judges: dict[str, Sequence[copied.Reference]] = {}
     for topic in topics.TOPICS.values():
         notebook, solution = root / topic.notebook, root / "solutions" / f"{topic.name}.py"
         own = [name for name in names if known[name].topic == topic.name]
@@ -136,7 +142,8 @@ def given(names: Sequence[str]) -> Given:
         if own and solution.is_file():
             text = solution.read_text(encoding="utf-8")
             answers |= {name: [text] for name in own}
-    return Given(stubs, answers)
+        judges |= dict.fromkeys(own, copied.references(topic.name, known) if own else ())
+    return Given(stubs, answers, judges)
 
 
 def _exercise(
@@ -160,7 +167,21 @@ def _exercise(
     pairs.sort(key=lambda pair: (-pair.share, -pair.of, pair.one, pair.other))
     same = tuple(w for w, t in tokens.items() if t and t == course and len(whole[w]) >= LEAST)
     short = tuple(who for who in own if who not in long and who not in same)
-    return Compared(name, len(answers), tuple(pairs), short, same)
+    judges = tuple(_of_judges(name, answers, known, names))
+    return Compared(name, len(answers), tuple(pairs), short, same, judges)
+
+
+def _of_judges(
+    name: str, answers: Mapping[str, Texts], known: Given, names: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """Who has a function of the course's own judges, and which in words."""
+    if not known.judges.get(name):
+        return
+    given = copied.runs(known.answers.get(name, ()), name, names)
+    given |= copied.runs(known.stubs.get(name, ()), name, names)
+    for who, texts in sorted(answers.items()):
+        for one in copied.found(texts, name, known.judges[name], names, given):
+            yield who, one.words
 
 
 def _of_most(whole: Mapping[str, set[_Run]]) -> set[_Run]:

@@ -43,6 +43,11 @@ def visible(text: str) -> str:
     return _HIDDEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
 
 
+def visible_lines(text: str) -> str:
+    """Some lines of text, each as `visible` has it."""
+    return "\n".join(map(visible, text.split("\n")))
+
+
 def number(value: float | None) -> str:
     """A number of points as people write it: 10, 7.5, 3.33; nothing for None."""
     if value is None:

@@ -141,7 +141,7 @@ def _run(function: Callable | Source, p: int, m: int, seed: int) -> Verdict:
     except Missing as missing:
         return Verdict(GRADIENTS, NOT_REACHED, str(missing))
     schedule = KNOWN["one_f_one_b"].make(order, p, m)
-    job = Job("your loss", schedule, rows=3, seed=seed % 1000, uneven=True, gradients=True)
+    job = Job("your loss", schedule, rows=3, seed=seed, uneven=True, gradients=True)
     try:
         own = ranks.Later([[share] for share in shares(job)], "run")
         told_job = without_seed(job)

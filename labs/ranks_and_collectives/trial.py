@@ -8,7 +8,6 @@ of memory that two tensors share, and of messages on their way, a rank can tell 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -19,6 +18,7 @@ from labs import ranks
 from labs.ranks.ledger import Ledger
 from labs.ranks.ship import Source
 from labs.ranks_and_collectives.in_flight import watched
+from labs.seeds import mixed
 from labs.staying import must_return
 from labs.untouched import digest
 
@@ -76,8 +76,7 @@ _MOST_RANKS = 8
 
 def own_seed(seed: int, rank: int) -> int:
     """The seed of one rank, from which nobody finds that of another."""
-    told = hashlib.sha256(f"{seed} {rank}".encode()).digest()
-    return int.from_bytes(told[:8], "big") >> 1
+    return mixed(seed, rank)
 
 
 def made_by(one: Try, rank: int, own: int) -> torch.Tensor:

@@ -25,6 +25,7 @@ class Hidden:
     judge: Callable[[Source, int], list[Verdict]]
     most_grown: int = 0  # bytes by which a rank's memory may grow, seen from outside; 0: any
     after: str = ""
+    early: int = 0  # bytes that inputs take before that; what grows more then, counts as well
 
 
 _TOPICS = (

@@ -28,7 +28,7 @@ def _of(name: str, label: str, make: _Maker, most_grown: int = 0) -> Hidden:
         draw = torch.Generator().manual_seed(seed)
         return judge_on_cases(name, EXERCISES[name].properties, function, [make(draw)])
 
-    return Hidden(label, judge, most_grown)
+    return Hidden(label, judge, most_grown, early=4 * 2**20)
 
 
 def _changed(name: str) -> Hidden:

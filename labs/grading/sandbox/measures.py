@@ -15,7 +15,7 @@ class Measures:
         self._pids = pids
         self._counters = outside.Counters(zygote, apart, pids)
         self._marks: list[tuple[str, list[Count]]] = []
-        self._base, self._grown = [0] * len(pids), [0] * len(pids)
+        self._before, self._base, self._grown = ([0] * len(pids) for _ in range(3))
 
     @property
     def phases(self) -> int:
@@ -30,8 +30,12 @@ class Measures:
         """A phase begins now."""
         self._marks.append((phase, self.counts()))
 
+    def before_memory(self) -> None:
+        """None of the answer's code has run yet, nor have inputs been made."""
+        self._before = [outside.resident(pid)[0] for pid in self._pids]
+
     def begin_memory(self) -> None:
-        """From now on a rank's memory grows on the answer's account."""
+        """Inputs are made: from now on a rank's memory grows on the answer's account."""
         for rank, pid in enumerate(self._pids):
             outside.forget_most(pid)
             self._base[rank] = outside.resident(pid)[0]
@@ -50,4 +54,5 @@ class Measures:
             outside.Phase(name, [b - a for a, b in zip(before, after, strict=True)])
             for (name, before), (_, after) in zip(self._marks, self._marks[1:], strict=False)
         ]
-        return outside.Outside(phases, list(self._grown), len(self._pids))
+        early = [max(0, b - a) for a, b in zip(self._before, self._base, strict=True)]
+        return outside.Outside(phases, list(self._grown), early, len(self._pids))

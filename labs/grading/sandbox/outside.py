@@ -40,6 +40,7 @@ class Outside:
 
     phases: list[Phase]
     grown: list[int]  # bytes by which a rank's memory grew at most, from the first phase on
+    early: list[int]  # bytes by which it had grown before that: inputs, what definitions hold
     ranks: int
 
     @property

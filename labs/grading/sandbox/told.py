@@ -13,7 +13,8 @@ from labs.ranks.run import is_victim, root_cause
 
 __all__ = ["cause", "clean", "is_victim", "report", "standing", "tidy"]
 
-_ROW = (int, str, str, str, str, str, int, int, (int, float), (int, float))  # labs.ranks.Row
+_ROW = (int, str, str, str, str, str, int, int, float, float)  # labs.ranks.Row
+_MOST = 2**50  # calls or bytes of one row
 _MOST_ROWS, _MOST_CAUSES = 10_000, 20
 _LONGEST = 4000  # characters
 _EVENT = dict(
@@ -83,9 +84,17 @@ def _is_row(row: object, rank: int) -> bool:
     return (
         isinstance(row, tuple)
         and len(row) == len(_ROW)
-        and all(isinstance(value, kind) for value, kind in zip(row, _ROW, strict=True))
         and row[0] == rank
+        and all(_is_part(value, kind) for value, kind in zip(row, _ROW, strict=True))
     )
+
+
+def _is_part(value: object, kind: type) -> bool:
+    """Text, or a number that calls and bytes can be: none below 0, and no NaN."""
+    if kind is str:
+        return type(value) is str and len(value) <= _LONGEST
+    numbers = (int, float) if kind is float else (int,)
+    return type(value) in numbers and 0 <= value <= _MOST
 
 
 def _is_memory(told: object, rank: int) -> bool:

@@ -140,6 +140,7 @@ class Watching:
 
     def _go(self) -> None:
         """All have met, and none of the student's code has run: what is sent from now on counts."""
+        self._measures.before_memory()
         if not self.later:
             self._measures.mark("run")
         for rank in self.ranks:

@@ -61,6 +61,8 @@ def of_cut(args: tuple, got: tuple, want: tuple) -> str:
         return _vocabulary(name, shape, dim, held, tp, t)
     if want[1] == list(range(shape[0])) and not name.endswith(("qkv.weight", "qkv.bias")):
         return _whole(name, t)
+    if not 0 <= dim < len(shape):
+        return f"dimensions of {tuple(shape)} are counted from 0 to {len(shape) - 1}"
     size = shape[dim]
     if held == list(range(size)):
         kind = "bias goes with its outputs" if name.endswith("bias") else "weight is cut along tp"

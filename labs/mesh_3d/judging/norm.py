@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 from labs import ranks
 from labs.mesh_3d.judging.rounds import ALL, APART, NEXT, ONE, THREE, Round, arguments
+from labs.seeds import mixed
 from labs.staying import must_return
 
 Part = tuple[tuple[int, ...], tuple[int, ...]]
@@ -49,7 +50,7 @@ class Norm(Round):
 
 def norms(seed: int) -> list[Norm]:
     """What the answer is asked for, the plainest first."""
-    first = seed % 10**6 * 16
+    first = seed * 16
     two = (*_TWO, ((6,), (0, 1)))
     three = (*two, ((4,), (0, 1, 2)), ((8,), (2,)))
     bf16 = dict(dtype=torch.bfloat16, parts=(((700,), (0,)), ((40, 50), (2,)), ((900,), (0, 1, 3))))
@@ -78,7 +79,7 @@ def made(asked: Norm, group: int, member: int | None = None) -> list[tuple[torch
     """(gradient, how many hold it) of one rank of a group; None: of the whole model."""
     found = []
     for number, (shape, holders) in enumerate(asked.parts):
-        draw = torch.Generator().manual_seed((asked.seed * 8 + group) * 16 + number)
+        draw = torch.Generator().manual_seed(mixed(asked.seed, group, number))
         grad = torch.randn(shape, generator=draw, dtype=torch.float64) * asked.size
         if number == asked.spoilt:
             grad.view(-1)[-1] = torch.nan

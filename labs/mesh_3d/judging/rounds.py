@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from labs import ranks
+from labs.ranks import wire
 from labs.ranks.ledger import Ledger, Row
 from labs.ranks.ship import Source
 
@@ -71,6 +72,9 @@ One = Callable[[Callable, Round, Any, int, dist.ProcessGroup | None], dict]
 """(answer, round, what it is handed, place in the group, group) -> what a rank tells of it."""
 
 
+_ROOTED = ("broadcast", "reduce", "gather", "scatter")
+
+
 @dataclass(frozen=True)
 class Seen:
     """What came of one round: by group, by place in it."""
@@ -86,8 +90,17 @@ class Seen:
         return [(row.op, row.count, row.payload_bytes) for row in rows]
 
     def sent(self, group: int, member: int) -> float:
-        """Bytes that a rank sends at best for what it asked for: those of rings."""
-        return self.ledger.ideal_bytes(rank=self.round.groups[group][member])
+        """Bytes that a rank sends at best for what it asked for: those of rings.
+
+        Worked out here, from operations and payloads. Of an operation with a root it is at least
+        what it comes to where every rank is the root in turn.
+        """
+        return sum(map(self._ideal, self.ledger.where(rank=self.round.groups[group][member]).rows))
+
+    def _ideal(self, row: Row) -> float:
+        if row.op in _ROOTED:
+            return max(row.ideal_bytes, row.payload_bytes * (1 - 1 / self.round.ranks))
+        return wire.ideal_bytes(row.op, row.payload_bytes, self.round.ranks, 0, None)
 
 
 def on_rank(
@@ -157,6 +170,7 @@ def run_all(
 
 UPDATE = "update"
 """The section of the collective that `update` holds: one number each time an answer calls it."""
+_MOST_UPDATES = 64  # in one round, of the wrongest answer
 
 
 def _strays(done: ranks.Run, known: Sequence[str]) -> list[Row]:
@@ -164,8 +178,8 @@ def _strays(done: ranks.Run, known: Sequence[str]) -> list[Row]:
     found = []
     for row in done.ledger.strays(known):
         if (row.section, row.op) == (UPDATE, "all_reduce"):
-            told = [round_ for label in done.values[row.rank] for round_ in label]
-            row = _less(row, sum(one.get("updates", 0) for one in told))
+            told = [round_.get("updates", 0) for label in done.values[row.rank] for round_ in label]
+            row = _less(row, sum(n for n in told if type(n) is int and 0 <= n <= _MOST_UPDATES))
         if row.count > 0:
             found.append(row)
     return found

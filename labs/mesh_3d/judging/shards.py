@@ -158,6 +158,10 @@ def _wrong(args: tuple, got: object) -> tuple[str, str, str] | None:
     dim, runs = got
     if type(dim) is not int or any(type(end) is not int for run in runs for end in run):
         return judged_as, f"got {got}", "indices are whole numbers: // gives them, / does not"
+    most = 2 * max(shape) + 8  # of numbers, and of runs: so much no shard is told in
+    if len(runs) > most or not all(0 <= first <= end <= most for first, end in runs):
+        told = f"got dimension {dim}, {_shown(runs[:8])}; the shape is {tuple(shape)}"
+        return judged_as, told, "(first, end) are numbers of one dimension, first to end - 1"
     whole = want[1] == list(range(shape[want[0]]))
     # What is held whole may be cut along any dimension, into all of it.
     right_dim = dim == want[0] or whole and 0 <= dim < len(shape)

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from labs import ranks
 from labs.mesh_3d.judging.held import Held
 from labs.mesh_3d.judging.rounds import ALL, APART, NEXT, ONE, THREE, UPDATE, Round, arguments
+from labs.seeds import mixed
 from labs.staying import must_return
 
 
@@ -51,7 +52,7 @@ class Step(Round):
 
 def steps(seed: int) -> list[Step]:
     """What the answer is asked for, the plainest first."""
-    first = seed % 10**6 * 16
+    first = seed * 16
     found = [
         Step("a step", ALL),
         Step("a step", APART, share=4),
@@ -69,7 +70,7 @@ def made(step: Step, group: int, member: int) -> tuple[torch.Tensor, torch.Tenso
     """Weights, the same on all ranks of a group, and one rank's gradients: both N(0, 1)."""
 
     def drawn(number: int) -> torch.Tensor:
-        draw = torch.Generator().manual_seed((step.seed * 8 + group) * 8 + number)
+        draw = torch.Generator().manual_seed(mixed(step.seed, group, number))
         return torch.randn(step.size, generator=draw, dtype=torch.float64).to(step.dtype)
 
     grads = drawn(member)

@@ -197,7 +197,10 @@ def _length_b(want: list[Row], rows: int) -> str:
 def _length_c(asked: tuple, rows: int, right: int) -> str:
     """What the first row that is missing, or is one too many, has for dp·mbs."""
     gpus, tp, layers, batch, mbs = asked
-    pp = [pp for _, pp in reversed(factors(gpus, tp)) if pp <= layers][min(rows, right)]
+    every = [pp for _, pp in reversed(factors(gpus, tp)) if pp <= layers]
+    if min(rows, right) >= len(every):
+        return f"pp goes down to 1, and there it ends: {len(every)} rows"
+    pp = every[min(rows, right)]
     share = gpus // tp // pp * mbs
     if rows > right:
         return f"at pp = {pp} dp·mbs is {share}, more than the batch of {batch}: it ended before"

@@ -14,7 +14,7 @@ import torch
 from labs import ranks
 from labs.context_parallel.places import NEVER
 from labs.exercise import FAILED, PASSED, Verdict
-from labs.judging import broke, not_reached
+from labs.judging import as_asked, broke, not_reached
 from labs.ranks.ship import Source
 from labs.staying import must_return
 
@@ -171,27 +171,30 @@ def zigzag_on_rank(function: Callable, asked: list[tuple[int, int]], refused: li
     Raises TypeError for what is no tensor.
     """
     made = []
-    for c, length in asked:
-        for rank in range(c):
-            ranks.keep(_AT, _zigzag_label(rank, c, length))
-            ranks.keep(_KEPT, made)
-            with must_return():
-                places = function(rank, c, length)
-            if not isinstance(places, torch.Tensor):
-                raise TypeError(f"the function returned {type(places).__name__}, not a tensor")
-            shown = places.flatten()[:_LONGEST].tolist()
-            made.append((rank, c, length, shown, list(places.shape), str(places.dtype)))
+    for rank, c, length in _every(asked):
+        ranks.keep(_AT, _zigzag_label(rank, c, length))
+        ranks.keep(_KEPT, made)
+        with must_return():
+            places = function(rank, c, length)
+        if not isinstance(places, torch.Tensor):
+            raise TypeError(f"the function returned {type(places).__name__}, not a tensor")
+        shown = places.flatten()[:_LONGEST].tolist()
+        made.append((shown, list(places.shape), str(places.dtype)))
     told = []
-    for c, length in refused:
-        for rank in range(c):
-            ranks.keep(_AT, _zigzag_label(rank, c, length))
-            with must_return():
-                try:
-                    function(rank, c, length)
-                    told.append("accepted")
-                except Exception as error:
-                    told.append(f"{type(error).__name__}: {error}")
+    for rank, c, length in _every(refused):
+        ranks.keep(_AT, _zigzag_label(rank, c, length))
+        with must_return():
+            try:
+                function(rank, c, length)
+                told.append("accepted")
+            except Exception as error:
+                told.append(f"{type(error).__name__}: {error}")
     return dict(made=made, refused=told)
+
+
+def _every(cases: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
+    """(rank, ranks, length): every rank of each case."""
+    return [(rank, c, length) for c, length in cases for rank in range(c)]
 
 
 def _zigzag_label(rank: int, c: int, length: int) -> str:
@@ -213,7 +216,7 @@ def judge_shares(
         )
     except ranks.RunFailed as failed:
         made = failed.run.kept[0].get(_KEPT, []) if failed.run.kept else []
-        wrong = next(filter(None, map(_wrong_places, made)), None)  # goes before what broke
+        wrong = _first_wrong_places(asked, made)  # goes before what broke
         return not_reached(ZIGZAG, wrong) if wrong else broke(ZIGZAG, failed, "", _at(failed))
     except ValueError as refused:
         return not_reached(ZIGZAG, Verdict(PLACES, FAILED, str(refused)))
@@ -224,7 +227,7 @@ def judged_zigzag(
     asked: list[tuple[int, int]], told: dict, refused: Sequence[tuple[int, int]] = REFUSED
 ) -> list[Verdict]:
     """The verdicts on the places, and on the refusals."""
-    wrong = next(filter(None, map(_wrong_places, told["made"])), None)
+    wrong = _first_wrong_places(asked, as_asked(told["made"], _every(asked)))
     first = wrong or Verdict(PLACES, PASSED, f"{len(asked)} sequences, every rank of each")
     return [first, _refusals(told["refused"], refused)]
 
@@ -234,8 +237,14 @@ def _right_places(rank: int, c: int, length: int) -> list[int]:
     return [place for place in range(length) if place // chunk in (rank, 2 * c - 1 - rank)]
 
 
-def _wrong_places(made: tuple) -> Verdict | None:
-    rank, c, length, got, shape, kind = made
+def _first_wrong_places(asked: Sequence[tuple[int, int]], made: list) -> Verdict | None:
+    pairs = zip(_every(asked), made, strict=False)  # fewer, where the function broke
+    return next(filter(None, (_wrong_places(*one, *told) for one, told in pairs)), None)
+
+
+def _wrong_places(
+    rank: int, c: int, length: int, got: list[int], shape: list[int], kind: str
+) -> Verdict | None:
     want = _right_places(rank, c, length)
     label = _zigzag_label(rank, c, length)
     if got == want and shape == [len(want)] and kind == "torch.int64":
@@ -279,8 +288,7 @@ def _zigzag_hint(rank: int, c: int, length: int, got: list[int], want: list[int]
 
 
 def _refusals(told: list[str], refused: Sequence[tuple[int, int]]) -> Verdict:
-    every = [(rank, c, length) for c, length in refused for rank in range(c)]
-    for (rank, c, length), made in zip(every, told, strict=True):
+    for (rank, c, length), made in zip(_every(refused), told, strict=True):
         asked = f"{length} tokens, {c} {'rank' if c == 1 else 'ranks'}"
         asked += f", asked for rank {rank}" if rank else ""
         if not made.startswith("ValueError"):

@@ -12,7 +12,6 @@ the order of events from there (labs/grading/hidden/ring_attention.py).
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -24,6 +23,7 @@ from labs.ranks.ledger import Ledger, Row
 from labs.ranks.ship import Source
 from labs.ranks_and_collectives.in_flight import watched
 from labs.ring_attention.judging.trial_record import Record, watch_contents
+from labs.seeds import mixed
 from labs.staying import must_return
 from labs.untouched import digest
 
@@ -113,8 +113,7 @@ def own_seed(job: Job, ring: int, member: int) -> int:
     """The seed of one rank, from which nobody finds that of another."""
     changed = job.last is not None and member == job.ranks - 1
     seed = job.last if changed else job.seed
-    told = hashlib.sha256(f"{seed} {ring} {member}".encode()).digest()
-    return int.from_bytes(told[:8], "big") >> 1
+    return mixed(seed, ring, member)
 
 
 def made(job: Job, ring: int, member: int) -> dict[str, torch.Tensor]:
