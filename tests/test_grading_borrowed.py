@@ -10,7 +10,7 @@ import pytest
 from labs.exercise import exercises
 from labs.grading import borrowed, fitting
 from labs.grading.extract import read
-from labs.grading.judge import LOOK
+from labs.grading.records import LOOK
 from tests.grading_answers import notebook
 from tests.grading_records import grade as graded
 from tests.grading_run import IMPORTS, RIGHT, book_of, grade, stood_in
