@@ -83,7 +83,10 @@ def test_a_class_with_broken_files(tmp_path, monkeypatch) -> None:
     assert states["ada", "row_parallel"] == PASS
     assert states["hedy", "row_parallel"] == states["grace", "row_parallel"] == CRASH
     assert GRADER_ERROR not in states.values()
-    assert len({student for student, _ in states}) >= 8
+    unread = {name for name, told in outcome.book["students"].items() if not told["exercises"]}
+    assert len(outcome.book["students"]) >= 8 and len(unread) >= 4
+    assert all(outcome.book["students"][name]["total"] is None for name in unread)
+    assert all(any(f"{name} has no total" in note for note in outcome.notes) for name in unread)
     new = sorted(path for path in tmp_path.rglob("*") if not path.is_relative_to(out))
     assert new == before
     written = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}

@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from labs import judging_alone
 from labs.equality import Gap
 from labs.grading import accounts, judge
-from labs.grading.sandbox import frames, told
+from labs.grading.sandbox import frames, measures, told
+from labs.mesh_3d.judging import rounds
 from labs.tp_linear_pair import trial
 from tests import attacks
 from tests import grading_attacks as support
@@ -47,6 +49,24 @@ def _believes_wire_bytes(monkeypatch) -> None:
 
 def _allows_for_every_call(monkeypatch) -> None:
     monkeypatch.setattr(accounts, "_calls", lambda row, phase, ranks: row.count)
+    monkeypatch.setattr(accounts, "_MOST_CALLS", {"forward": 10**9})
+
+
+def _trusts_what_is_best(monkeypatch) -> None:
+    monkeypatch.setattr(rounds.Seen, "_ideal", lambda self, row: row.ideal_bytes)
+
+
+def _believes_any_length(monkeypatch) -> None:
+    monkeypatch.setattr(judging_alone, "as_asked", lambda told, asked: told)
+
+
+def _looks_late_at_memory(monkeypatch) -> None:
+    most = [2**60] * 8  # nothing seems to have grown before
+    monkeypatch.setattr(
+        measures.Measures,
+        "before_memory",
+        lambda self: setattr(self, "_before", most[: len(self._pids)]),
+    )
 
 
 def _takes_off_every_head(monkeypatch) -> None:
@@ -88,6 +108,9 @@ MUTANTS: dict[str, tuple[Callable, str, str]] = {
     "a ledger that is believed": (_believes_the_ledger, "gathers_in_secret", "points for"),
     "wire bytes that are believed": (_believes_wire_bytes, "forged_wire_bytes", "points for"),
     "bytes for every call": (_allows_for_every_call, "forged_calls", "points for"),
+    "what is best is believed": (_trusts_what_is_best, "claims_best_bytes", "points for"),
+    "any number of answers": (_believes_any_length, "empty_report", "the state is PASS"),
+    "memory from the inputs on": (_looks_late_at_memory, "room_made_early", "points for"),
     "heads without bound": (_takes_off_every_head, "lowers_the_count", "points for"),
     "sent again without bound": (_allows_for_all_that_was_sent_again, "sends_again", "points for"),
     "traffic of one section": (_looks_at_one_section, "gathers_in_another_section", "points for"),

@@ -25,6 +25,7 @@ PROPERTIES = (STAGES, CUT, VOCABULARY)
 COLUMN = ("attention.qkv.weight", "attention.qkv.bias", "mlp.up.weight", "mlp.up.bias")
 ROW = ("attention.out.weight", "mlp.down.weight")
 VOCAB = ("embedding.tokens.weight", "head.logits.weight")
+_MOST = 100_000  # numbers of one shard, however wrong
 _PASSED = {
     STAGES: "neighbouring layers, the first stages with one more",
     CUT: "every number once over tp: Q, K, V and mlp.up by outputs, out and down by inputs",
@@ -158,8 +159,7 @@ def _wrong(args: tuple, got: object) -> tuple[str, str, str] | None:
     dim, runs = got
     if type(dim) is not int or any(type(end) is not int for run in runs for end in run):
         return judged_as, f"got {got}", "indices are whole numbers: // gives them, / does not"
-    most = 2 * max(shape) + 8  # of numbers, and of runs: so much no shard is told in
-    if len(runs) > most or not all(0 <= first <= end <= most for first, end in runs):
+    if not all(0 <= first <= end for first, end in runs) or _many(runs):
         told = f"got dimension {dim}, {_shown(runs[:8])}; the shape is {tuple(shape)}"
         return judged_as, told, "(first, end) are numbers of one dimension, first to end - 1"
     whole = want[1] == list(range(shape[want[0]]))
@@ -171,6 +171,11 @@ def _wrong(args: tuple, got: object) -> tuple[str, str, str] | None:
     told = f"got dimension {dim}, {_shown(runs)}; expected dimension {want[0]}, "
     told += _shown(_runs(want[1]))
     return judged_as, told, hints_shards.of_cut(args, got, want)
+
+
+def _many(runs: Sequence[tuple[int, int]]) -> bool:
+    """Whether they are more numbers than any shard here has: too many to write down."""
+    return len(runs) > _MOST or sum(end - first for first, end in runs) > _MOST
 
 
 def _runs(held: Sequence[int]) -> list[tuple[int, int]]:
