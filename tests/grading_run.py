@@ -64,12 +64,15 @@ class Shut:
     made: list[Shut]
 
     def __init__(self, name: str, **_: object) -> None:
-        self.isolation, self.launched, self.closed = name, [], 0
+        self.isolation, self.launched, self.closed, self.student = name, [], 0, ""
         self.made.append(self)
 
     def launch(self, function: object, ranks: int, *, args: tuple, limit: float) -> object:
         """As labs.grading.reading asks for it."""
         return type("Run", (), {"values": [function(*args)]})
+
+    def renew(self) -> None:
+        """Nothing is left here."""
 
     def close(self) -> None:
         """Counted."""

@@ -21,7 +21,9 @@ from labs.ranks.ledger import Row
 _A_CALL = 640  # bytes, for each call and each other rank
 _A_PHASE = 2048  # bytes: a group that is made, a barrier
 _SHARE = 0.02
-_MOST_AGAIN = 8
+_AGAIN, _MOST_AGAIN = 0.1, 16
+"""Of what was told this part, and some segments, may have been sent twice: no more can be due to a
+busy machine, and a rank can have its kernel send within itself again as often as it likes."""
 TOGETHER = "run"
 """A phase of this name is of no section: all phases of the launch are then one account."""
 _JUDGED = frozenset(("forward", "backward"))
@@ -88,9 +90,7 @@ def _account(launched: Launched, phase: str, place: int, count: Count) -> Accoun
     ranks, others = 1 if outside.apart else outside.ranks, outside.ranks - 1
     calls = sum(_calls(row, phase, outside.ranks) for row in mine)  # it can make up any number
     calls = min(calls, ranks * _MOST_CALLS.get(phase, _MOST_CALLS_OF_A_SECTION))
-    # As often as the kernel says, a segment was sent twice: of what was told, and a few besides. A
-    # rank can have its kernel send within itself again as often as it likes.
-    again = min(count.again * SEGMENT_BYTES, told + _MOST_AGAIN * SEGMENT_BYTES)
+    again = min(count.again * SEGMENT_BYTES, _AGAIN * told + _MOST_AGAIN * SEGMENT_BYTES)
     most = told * (1 + _SHARE) + calls * _A_CALL * others + _A_PHASE * ranks + again
     heads = 2 * told / _SEGMENT + calls * _PACKETS_A_CALL * others + _PACKETS_A_PHASE * ranks
     counted = count.bytes - HEADER_BYTES * min(count.packets, int(heads))

@@ -35,7 +35,7 @@ _MOST_TOLD = 4000  # characters of a detail: some of it is what ranks reported
 def seed(secret: bytes, *phase: object) -> int:
     """A number that nobody can know who does not have the secret: another for each phase."""
     told = "\0".join(map(str, phase)).encode()
-    return int.from_bytes(hmac.new(secret, told, hashlib.sha256).digest()[:6], "big") % 2**31
+    return int.from_bytes(hmac.new(secret, told, hashlib.sha256).digest()[:8], "big") >> 2
 
 
 @dataclass
@@ -107,9 +107,7 @@ def _judge(asked: Asked, sandbox: Sandbox, secret: bytes) -> _Judged:
             before = len(sandbox.launched)
             _add(judged, case.judge(asked.source, number))
             _add(judged, _memory(asked.exercise, case, sandbox.launched[before:]))
-            if any(one.state for one in sandbox.launched):
-                judged.of_hidden = True
-                break
+            judged.of_hidden |= any(one.state for one in sandbox.launched[before:])
     return judged
 
 
@@ -204,7 +202,7 @@ def _grade(
     exercise = asked.exercise
     properties = tuple(
         PropertyGrade(
-            verdict.name, verdict.state,
+            verdict.name, _shown(judged, verdict),
             points.get(verdict.name, 0.0) if _gets_points(judged, verdict) else 0.0,
             points.get(verdict.name, 0.0), verdict.detail[:_MOST_TOLD],
             verdict.hint[:_MOST_TOLD],
@@ -230,7 +228,18 @@ def _grade(
 
 def _gets_points(judged: _Judged, verdict: Verdict) -> bool:
     """A contradiction between the ledger and the counters costs all: it is no slip."""
-    return _holds(judged, verdict) and not judged.contradictions
+    held = _holds(judged, verdict) and not judged.contradictions
+    return held and not _broke_in_public(judged)
+
+
+def _broke_in_public(judged: _Judged) -> bool:
+    """Whether a public case did not run to its end: what came before it is not all that is due."""
+    return bool(judged.failed) and not judged.of_hidden
+
+
+def _shown(judged: _Judged, verdict: Verdict) -> str:
+    reached = verdict.state != PASSED or not _broke_in_public(judged)
+    return verdict.state if reached else NOT_REACHED
 
 
 def _told(judged: _Judged) -> tuple[str, ...]:

@@ -100,6 +100,9 @@ class Workers:
         for _ in range(2):
             try:
                 sandbox.turn = self.turn
+                if task.student != sandbox.student:
+                    sandbox.renew()
+                    sandbox.student = task.student
                 with self.turn:
                     grade = judge.grade(asked, sandbox, self.secret, self.points.shares)
                 break

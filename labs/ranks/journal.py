@@ -271,4 +271,4 @@ def _mapped(path: Path | None) -> mmap.mmap:
                 file.write(bytes(SIZE))
                 file.flush()
             return mmap.mmap(file.fileno(), SIZE)
-    return mmap.mmap(-1, SIZE)
+    return mmap.mmap(-1, SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

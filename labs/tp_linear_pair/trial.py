@@ -92,12 +92,13 @@ class Seen:
         """What a rank sent, summed up by operation, phase and axis: in whatever section.
 
         An answer may open a section of its own; what it sends there counts all the same. Before it
-        refuses what cannot be, it may ask the others: that is of no phase that is judged.
+        refuses what cannot be, it may ask the others: where it is asked for something of the kind,
+        that is of no phase that is judged.
         """
         return [
             Traffic(row.op, row.phase, row.payload_bytes, row.count, row.axis)
             for row in self.ledger.where(rank=rank).rows
-            if row.op != "barrier" and row.section != REFUSED
+            if row.op != "barrier" and not (self.case.refused and row.section == REFUSED)
         ]
 
     @property

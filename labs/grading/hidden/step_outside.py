@@ -7,6 +7,7 @@ each rank draws its own, from seeds of its own.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 import torch
@@ -16,6 +17,7 @@ from labs.exercise import FAILED, PASSED, Verdict
 from labs.mesh_3d.judging import judge_step, rounds
 from labs.ranks.ship import Source
 from labs.ranks_and_collectives.trial import own_seed
+from labs.seeds import mixed
 from labs.staying import must_return
 
 _RANKS = 5
@@ -48,7 +50,8 @@ def on_rank(
 def judge_large(function: Callable | Source, seed: int) -> list[Verdict]:
     """One verdict: whether weights are right. The memory is held to the case's bound besides."""
     seeds = [(own_seed(seed, _RANKS), own_seed(seed, rank)) for rank in range(_RANKS)]
-    factors = [-0.1 * (rank + 1) for rank in range(_RANKS)]
+    draws = [random.Random(mixed(seed, rank, 1)) for rank in range(_RANKS)]
+    factors = [-draw.uniform(0.1, 0.9) for draw in draws]
     args = (function, ranks.PerRank(factors), ranks.PerRank(seeds),
             ranks.Later([None] * _RANKS, "run"))  # fmt: skip
     try:

@@ -50,13 +50,14 @@ _REFUSED: dict[str, tuple[int | None, int | None]] = {
 }  # fmt: skip
 _CLONE, _CLONE3, _FCNTL = (56, 220), (435, 435), (72, 25)
 _IOCTL, _SOCKET, _SOCKETPAIR = (16, 29), (41, 198), (53, 199)
+_MMAP, _SHARED = (9, 222), 1  # MAP_SHARED: what is let go of it is in memory, and in no account
 _PRCTL, _SET_PDEATHSIG = (157, 167), 1  # a rank that clears it would outlive a judge that is killed
 _THREAD = 0x00010000  # CLONE_THREAD
 _NEW_NAMESPACES = 0x7E020080  # CLONE_NEW*: cgroup, uts, ipc, user, pid, net, mount, time
 # F_GETLK … F_OFD_SETLKW, F_SETLEASE, F_NOTIFY, and pipes' sizes, which count for a user together
 _LOCKS = (5, 6, 7, 36, 37, 38, 1024, 1026, 1031, 1032)
 _TERMINAL = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: type on somebody's terminal
-_FAMILIES = (1, 2, 10, 16)  # unix, IPv4, IPv6, netlink, which tells the names of interfaces
+_FAMILIES = (2, 10, 16)  # IPv4, IPv6, netlink, which tells the names of interfaces
 
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL = 0x7FFF0000, 0x80000000
@@ -88,6 +89,7 @@ def program(machine: str) -> list[tuple[int, int, int, int]]:
     code += _only_with(_CLONE[column], 0, _THREAD, refused)
     code += _by_argument(_FCNTL[column], 1, [(_JUMP_EQUAL, lock) for lock in _LOCKS], refused)
     code += _by_argument(_IOCTL[column], 1, [(_JUMP_EQUAL, call) for call in _TERMINAL], refused)
+    code += _by_argument(_MMAP[column], 3, [(_JUMP_ANY_BIT, _SHARED)], refused)
     code += _by_argument(_PRCTL[column], 0, [(_JUMP_EQUAL, _SET_PDEATHSIG)], refused)
     for call in (_SOCKET, _SOCKETPAIR):
         code += _only(call[column], 0, _FAMILIES, refused)

@@ -67,6 +67,7 @@ class Sandbox:
     limits: Limits = field(default_factory=Limits)
     launched: list[Launched] = field(default_factory=list)
     turn: threading.Lock | None = None  # held by who judges; others may while ranks run
+    student: str = ""  # whose answers ran here last
 
     def __post_init__(self) -> None:
         self._own = Folder()
@@ -74,7 +75,7 @@ class Sandbox:
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the sandbox
         self._ended: dict[int, int] = {}
         self._line = self._process = None
-        self.ready = False
+        self.ready = self.used = False
         try:
             self._begin()
         except BaseException as error:
@@ -197,6 +198,18 @@ class Sandbox:
             raise RunFailed(done.run)
         return done.run
 
+    def renew(self) -> None:
+        """Before another student's answers: nothing is left in the ranks' network.
+
+        Raises SandboxError.
+        """
+        if self.used:
+            self._tell(op="renew")
+            message, _ = self._message(30)
+            if message["event"] != "renewed":
+                raise SandboxError(str(message["why"]))
+            self.used = False
+
     @contextlib.contextmanager
     def _others_turn(self) -> Iterator[None]:
         """Let other threads judge in this block."""
@@ -214,6 +227,7 @@ class Sandbox:
     ) -> Watching:
         """One start of ranks, followed to the end of the last process."""
         self._ended.clear()
+        self.used = True
         self._tell(op="start", ranks=ranks, limits=bounds.to_json())
         message, fds = self._message(30)
         if message["event"] != "started":

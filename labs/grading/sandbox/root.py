@@ -36,7 +36,7 @@ _MASKED_SYS = (
     "kernel/keys",
     "dev",
 )  # how many files the whole machine has open
-SMALL_BYTES = 16 * 2**20
+SMALL_BYTES = 8 * 2**20
 """What fits in a rank's own folder."""
 OWN = "/home/student"
 """That folder: a rank's home, and where its temporary files go."""

@@ -3,8 +3,9 @@
     judge ──socket (standard input, or named by the argument)──► zygote ──fork──► ranks
 
 One JSON message a packet:
-    in   {"op": "start", "ranks": n, "limits": {…}} | {"op": "kill", "pids": […]}
+    in   {"op": "start", "ranks": n, "limits": {…}} | {"op": "kill", "pids": […]} | {"op": "renew"}
     out  {"event": "ready", "isolation": …} | {"event": "started", "pids", "where"} + descriptors
+         {"event": "renewed"}: ranks to come have another network, in which nothing is left
          {"event": "ended", "pid", "status"} | {"event": "failed", "why"}
 With "started" come two descriptors a rank: its line, and what it prints. When the judge is gone the
 zygote ends, and its ranks with it.
@@ -94,8 +95,18 @@ class Zygote:
                 message = json.loads(packet)
                 if message["op"] == "start":
                     self._start(message)
+                elif message["op"] == "renew":
+                    self._renew()
                 for pid in message.get("pids", ()):
                     self._end(pid)
+
+    def _renew(self) -> None:
+        try:
+            self.networks = network.remake(self.networks) if self.networks else []
+        except OSError as error:
+            self.tell(event="failed", why=str(error))
+        else:
+            self.tell(event="renewed")
 
     def _reap(self) -> None:
         while self.living:
@@ -152,7 +163,8 @@ class Zygote:
         ranks, bounds = job["ranks"], limits.Limits(**job["limits"])
         self.launches += 1
         alone = self.how == "namespaces"
-        port = _FIRST_PORT + self.launches % 12000 if alone else _free_port()
+        free = int.from_bytes(os.urandom(2), "big") % 12000  # nobody can wait there before
+        port = _FIRST_PORT + free if alone else _free_port()
         where = f"{network.address(0) if alone else '127.0.0.1'}:{port}"
         pids, theirs, mine = [], [], []
         with contextlib.ExitStack() as kept:

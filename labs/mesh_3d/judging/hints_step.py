@@ -141,7 +141,7 @@ def of_weights(
         return "the shares are new, but not in order: the share of rank i of the group is the i-th"
     if _alike(got, new / n):
         return f"off by exactly {n}: a mean of the weights. Shares are put side by side"
-    alone = changed(old, reference.grads[member], member)
+    alone = changed(old, reference.grads[member], reference.factors(member))
     if _alike(got, alone):
         return "this rank updated all weights by its own gradients: the replicas drift apart"
     if any(_alike(part, one) for part, one in zip(parts, wanted, strict=True)):

@@ -91,6 +91,12 @@ def _odd(got: object, asked: Step) -> str:
     return ""
 
 
+def _other_shape(got: object, want: torch.Tensor) -> str:
+    if isinstance(got, torch.Tensor) and got.shape == want.shape:
+        return ""
+    return f" came back as {tuple(got.shape) if isinstance(got, torch.Tensor) else type(got)}"
+
+
 def _apart(got: torch.Tensor, want: torch.Tensor, seen: Seen) -> str:
     """Where two tensors differ by more than the order of a sum."""
     apart = (got.double() - want).abs().nan_to_num(torch.inf)
@@ -105,11 +111,12 @@ def _weights(seen: Seen, references: list[Reference], given: Verdict) -> Verdict
     """All weights on every rank. Where update was given something else they must be wrong."""
     for group, reference in enumerate(references):
         for member, told in enumerate(seen.told[group]):
-            wrong = _apart(told["weights"], reference.after, seen)
+            shape = _other_shape(told["weights"], reference.after)
+            wrong = shape or _apart(told["weights"], reference.after, seen)
             if not wrong:
                 continue
             hint = ""
-            if given.state == PASSED:
+            if given.state == PASSED and not shape:
                 hint = hints_step.of_weights(told["weights"], references, group, member)
             return Verdict(VALUES, FAILED, f"{_where(seen, group, member)}: weights{wrong}", hint)
     return Verdict(VALUES, PASSED, f"{seen.round}: all shares new, the same on every rank")

@@ -1,12 +1,13 @@
 """One round of zero1_step on a rank, and what must come back.
 
 `update` is handed in by the judge: it notes what it was given, and changes a share by another
-factor on each rank, so that nobody can work out another one's share.
+factor on each rank, drawn for it alone, so that nobody can work out another one's share.
 """
 
 from __future__ import annotations
 
 import contextlib
+import random
 from dataclasses import dataclass, replace
 
 import torch
@@ -17,6 +18,8 @@ from labs.mesh_3d.judging.held import Held
 from labs.mesh_3d.judging.rounds import ALL, APART, NEXT, ONE, THREE, UPDATE, Round, arguments
 from labs.seeds import mixed
 from labs.staying import must_return
+
+Given = tuple[torch.Tensor, torch.Tensor, tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -45,9 +48,9 @@ class Step(Round):
         """Where gradients are others is no rank's business."""
         return dict(moved=None)
 
-    def given(self, group: int, member: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Weights and gradients of one rank."""
-        return made(self, group, member)
+    def given(self, group: int, member: int) -> Given:
+        """Weights, gradients and factors of one rank."""
+        return (*made(self, group, member), factors(self, group, member))
 
 
 def steps(seed: int) -> list[Step]:
@@ -79,17 +82,23 @@ def made(step: Step, group: int, member: int) -> tuple[torch.Tensor, torch.Tenso
     return drawn(7), grads
 
 
-def changed(share: torch.Tensor, grad: torch.Tensor, member: int) -> torch.Tensor:
-    """What `update` makes of a share on one rank."""
-    return share * (1 - 0.1 * (member + 1)) - 0.2 * (member + 1) * grad
+def factors(step: Step, group: int, member: int) -> tuple[float, float]:
+    """How much of a share is left on one rank, and how much of its gradient is taken off."""
+    draw = random.Random(mixed(step.seed, group, member, 1))
+    return draw.uniform(0.4, 0.9), draw.uniform(0.1, 0.9)
+
+
+def changed(share: torch.Tensor, grad: torch.Tensor, by: tuple[float, float]) -> torch.Tensor:
+    """What `update` makes of a share on a rank with these factors."""
+    return share * by[0] - by[1] * grad
 
 
 def one(
-    function, step: Step, given: tuple[torch.Tensor, torch.Tensor], member: int,  # noqa: ANN001
+    function, step: Step, given: Given, member: int,  # noqa: ANN001
     process_group: dist.ProcessGroup | None,
 ) -> dict:  # fmt: skip
     """On a rank: one step. Weights are read through a view that was there before."""
-    weights, grads = (x.clone().to(ranks.device()) for x in given)
+    weights, grads = (x.clone().to(ranks.device()) for x in given[:2])
     view, calls = weights[:], []
     held = Held([weights, grads]) if step.traced else None
 
@@ -102,7 +111,7 @@ def one(
             fits = all(isinstance(x, torch.Tensor) for x in (share, grad))
             if fits and share.shape == grad.shape:
                 with torch.no_grad():
-                    share.copy_(changed(share, grad, member))
+                    share.copy_(changed(share, grad, given[2]))
 
     with held or contextlib.nullcontext(), must_return():
         function(*arguments(weights, grads, update, group=process_group))
@@ -125,7 +134,7 @@ class Reference:
 
     def __init__(self, step: Step, group: int) -> None:
         given = [made(step, group, member) for member in range(step.ranks)]
-        self.step, self.n = step, step.ranks
+        self.step, self.group, self.n = step, group, step.ranks
         self.weights = given[0][0].double()
         self.grads = [grads.double() for _, grads in given]
         self.total = torch.stack(self.grads).sum(0)
@@ -138,7 +147,11 @@ class Reference:
     def new(self, member: int) -> torch.Tensor:
         """One share after the step."""
         parts = self.share(self.weights, member), self.share(self.total, member)
-        return changed(*parts, member)
+        return changed(*parts, self.factors(member))
+
+    def factors(self, member: int) -> tuple[float, float]:
+        """Of one rank's update."""
+        return factors(self.step, self.group, member)
 
     @property
     def after(self) -> torch.Tensor:
