@@ -108,6 +108,7 @@ class Field:
 
     def grade(self, attack: attacks.Attack) -> Grade:
         """The file read and judged as `labs grade` does it."""
+        self.sandbox.renew()  # before each student's answers
         text = attack.source(self.facts).encode()
         one = Submission("ada", f"{attack.name}.py", text, ".py")
         student = reading.students([one], [attack.exercise], self.sandbox)[0]

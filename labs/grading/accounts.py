@@ -21,7 +21,7 @@ from labs.ranks.ledger import Row
 _A_CALL = 640  # bytes, for each call and each other rank
 _A_PHASE = 2048  # bytes: a group that is made, a barrier
 _SHARE = 0.02
-_AGAIN, _MOST_AGAIN = 0.1, 16
+_AGAIN, _MOST_AGAIN = 0.1, 4
 """Of what was told this part, and some segments, may have been sent twice: no more can be due to a
 busy machine, and a rank can have its kernel send within itself again as often as it likes."""
 TOGETHER = "run"

@@ -23,12 +23,12 @@ from pathlib import Path
 from labs.grading.isolation import CONTAINER, NAMESPACES
 from labs.grading.sandbox import container, network
 from labs.grading.sandbox.folder import Folder
+from labs.grading.sandbox.jobs import jobs
 from labs.grading.sandbox.limits import Limits
 from labs.grading.sandbox.outside import Outside
 from labs.grading.sandbox.watching import Watching
-from labs.grading.sandbox.worker import Ask
 from labs.ranks import ship
-from labs.ranks.elsewhere import Later, PerRank
+from labs.ranks.elsewhere import Later
 from labs.ranks.run import Run, RunFailed
 
 _ZYGOTE = Path(__file__).with_name("zygote.py")
@@ -181,13 +181,13 @@ class Sandbox:
         with self._others_turn():
             self.wait_ready()
         job = dict(limit=limit, path=[])
-        jobs = _jobs(job, function, ranks, args, dict(kwargs or {}))
+        packed = jobs(job, function, ranks, args, dict(kwargs or {}))
         later = [one for one in args if isinstance(one, Later)]
         slower = self.limits.wall_seconds / Limits().wall_seconds
         bounds = replace(self.limits, wall_seconds=limit * slower)
         for _ in range(3):
             with self._others_turn():
-                watching = self._watch(jobs, later, ranks, bounds)
+                watching = self._watch(packed, later, ranks, bounds)
             if not watching.never_began:
                 break
         else:
@@ -290,22 +290,3 @@ class Sandbox:
             self._process.wait()
         self._said.close()
         self._own.remove()
-
-
-def _jobs(
-    job: dict, function: Callable | ship.Source, ranks: int, args: tuple, kwargs: dict
-) -> list[tuple[dict, dict]]:
-    """For each rank its own job, files and labels: of shared arguments packed once."""
-    numbers = iter(range(len(args)))
-    asked = tuple(Ask(next(numbers)) if isinstance(one, Later) else one for one in args)
-    if not any(isinstance(one, PerRank) for one in asked):
-        return [ship.pack(job, function, asked, kwargs)] * ranks
-    return [
-        ship.pack(
-            job,
-            function,
-            tuple(one.items[rank] if isinstance(one, PerRank) else one for one in asked),
-            kwargs,
-        )
-        for rank in range(ranks)
-    ]

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
 import io
 import json
 import os
@@ -33,7 +32,16 @@ from typing import NoReturn, TypeVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from labs.grading.sandbox import becoming, folder, limits, network, places, root, system
+from labs.grading.sandbox import (
+    becoming,
+    folder,
+    limits,
+    network,
+    places,
+    preload,
+    root,
+    system,
+)
 
 _PACKET = 64 * 1024
 _FIRST_PORT = 20000
@@ -257,24 +265,6 @@ def _free_port() -> int:
         return probe.getsockname()[1]
 
 
-_PRELOAD = (
-    "torch.distributed.fsdp", "torch.distributed.pipelining", "torch.distributed.tensor.parallel",
-    "torch.autograd.profiler", "torch.fx.experimental.symbolic_shapes",
-    "labs.grading.hidden.changes", "labs.grading.hidden.refusals",
-    "labs.grading.hidden.ring_outside", "labs.grading.hidden.step_outside",
-    "labs.grading.extract", "labs.grading.sandbox.probe", "encodings.utf_8_sig",
-)  # fmt: skip
-
-
-def _preload() -> None:
-    """Import what a rank needs, so that a fork has it. No tensor is made here: no thread starts."""
-    for name in _PRELOAD:
-        importlib.import_module(name)
-    from labs import exercise
-
-    exercise.exercises()
-
-
 def main() -> None:
     if len(sys.argv) > 1:  # in a container, whose standard input is not the judge's socket
         line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -289,7 +279,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     zygote = Zygote(line, asked)
     try:
-        _preload()
+        preload.preload()
         zygote.shut_in()
     except OSError as error:
         zygote.tell(event="failed", why=str(error))
