@@ -18,7 +18,7 @@ from labs.grading.hidden import Hidden
 from labs.grading.hidden.points import formula
 from labs.grading.hidden.ring_outside import judge_large, judge_order
 from labs.ranks.ship import Source
-from labs.ring_attention.judging import merge, places, ring
+from labs.ring_attention.judging import merge, places, ring, zigzag
 from labs.ring_attention.judging.trial import Job, Seen
 from labs.ring_attention.judging.trial_jobs import zigzag_places
 from labs.sequence_parallel import exercise_case
@@ -136,7 +136,7 @@ def _zigzag(function: Callable | Source, seed: int) -> list[Verdict]:
     draw = random.Random(seed)
     asked = [(c, 2 * c * draw.randrange(1, 40)) for c in draw.sample(range(9, 24), 3)]
     refused = [(c, 2 * c * draw.randrange(1, 9) + draw.randrange(1, 2 * c)) for c in (6, 7, 11)]
-    return places.judge_shares(function, [*asked, (1, 2)], [*refused, (9, 27)])
+    return zigzag.judge_shares(function, [*asked, (1, 2)], [*refused, (9, 27)], seed)
 
 
 def _bytes(draw: random.Random) -> list[tuple]:
