@@ -87,16 +87,25 @@ def first_faults(
     made: Sequence[Made],
     wrong: Wrong,
     output: str,
+    shows: Callable[[tuple], bool] = lambda args: True,
 ) -> list[Verdict]:
-    """Of each property the first fault. passed: what is told of one that held."""
+    """Of each property the first fault. passed: what is told of one that held.
+
+    shows(arguments): whether a right answer shows something. Where no such question was answered
+    right, a property without a fault has not held: nothing that was returned speaks for it.
+    """
     told = {name: Verdict(name, PASSED, passed[name]) for name in properties}
+    shown = False
     for (label, args), (got, changed) in zip(asked, made, strict=False):
         found = wrong(args, got)
         if found is None and changed:
             found = properties[0], "right, but an argument was changed in place", CHANGED
+        shown = shown or found is None and shows(args)
         if found and told[found[0]].state == PASSED:
             name, what, hint = found
             told[name] = Verdict(name, FAILED, f"{label}: {what}", hint)
+    if not shown:
+        told = {n: v if v.state == FAILED else Verdict(n, NOT_REACHED) for n, v in told.items()}
     return [replace(verdict, output=output) for verdict in told.values()]
 
 

@@ -152,7 +152,10 @@ def judged_c(asked: Sequence[Asked], made: Sequence[Made], output: str) -> list[
             return ENDS, f"got {got[1]!r}, expected {word!r}", hint
         return found
 
-    return pure.first_faults(C_PROPERTIES, passed, asked, made, wrong, output)
+    def has_rows(args: tuple) -> bool:
+        return bool(table_c(*args)[0])
+
+    return pure.first_faults(C_PROPERTIES, passed, asked, made, wrong, output, has_rows)
 
 
 Why = Callable[[str, float, Row], str]
