@@ -17,6 +17,7 @@ from labs.formulas.context import ring_forward_bytes
 from labs.grading.hidden import Hidden
 from labs.grading.hidden.points import formula
 from labs.grading.hidden.ring_outside import judge_large, judge_order
+from labs.grading.hidden.shorter import judge_shorter
 from labs.ranks.ship import Source
 from labs.ring_attention.judging import merge, places, ring, zigzag
 from labs.ring_attention.judging.trial import Job, Seen
@@ -148,7 +149,10 @@ def _bytes(draw: random.Random) -> list[tuple]:
 
 
 CASES: dict[str, list[Hidden]] = {
-    "sequence_scatter_gather": [Hidden("5 ranks, and the wire", _scatter)],
+    "sequence_scatter_gather": [
+        Hidden("refusals", judge_shorter),
+        Hidden("5 ranks, and the wire", _scatter),
+    ],
     "merge_partials": [Hidden("other blocks", _merges)],
     "causal_block_mask": [Hidden("drawn places", _masks)],
     "ring_bytes": [formula("larger", ring_forward_bytes, _bytes)],
