@@ -7,7 +7,7 @@ Its arguments as it left them come back too; whether they are right, or as they 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
 
@@ -24,6 +24,8 @@ Made = tuple[object, bool]
 Judged = Callable[[Sequence[Asked], Sequence[Made], str], list[Verdict]]
 Wrong = Callable[[tuple, object], tuple[str, str, str] | None]
 """(arguments, what came back) -> (property, what is wrong, hint), or None."""
+Shows = Callable[[tuple, object, str], Collection[str]]
+"""(arguments, what came back, the property of its fault or "") -> properties that it speaks for."""
 
 LIMIT = 20.0
 """Seconds a launch may take."""
@@ -87,17 +89,31 @@ def first_faults(
     made: Sequence[Made],
     wrong: Wrong,
     output: str,
+    shows: Shows | None = None,
 ) -> list[Verdict]:
-    """Of each property the first fault. passed: what is told of one that held."""
+    """Of each property the first fault. passed: what is told of one that held.
+
+    shows: which properties an answer speaks for; without it a right one for all, another for none.
+    A property without a fault has not held where no answer speaks for it.
+    """
     told = {name: Verdict(name, PASSED, passed[name]) for name in properties}
+    shown: set[str] = set()
     for (label, args), (got, changed) in zip(asked, made, strict=False):
         found = wrong(args, got)
         if found is None and changed:
             found = properties[0], "right, but an argument was changed in place", CHANGED
+        if shows:
+            shown.update(shows(args, got, found[0] if found else ""))
+        elif not found:
+            shown.update(properties)
         if found and told[found[0]].state == PASSED:
             name, what, hint = found
             told[name] = Verdict(name, FAILED, f"{label}: {what}", hint)
-    return [replace(verdict, output=output) for verdict in told.values()]
+    held = [
+        v if v.state == FAILED or v.name in shown else Verdict(v.name, NOT_REACHED)
+        for v in told.values()
+    ]
+    return [replace(verdict, output=output) for verdict in held]
 
 
 def number(value: object) -> object:

@@ -16,6 +16,7 @@ from labs.ring_attention.judging import merge as judge_merge
 from labs.ring_attention.judging import places as judge_places
 from labs.ring_attention.judging import ring as judge_ring
 from labs.ring_attention.judging import trial, trial_jobs
+from labs.ring_attention.judging import zigzag as judge_zigzag
 from tests.mutants.ring import MUTANTS, source
 
 SEED = 11
@@ -62,10 +63,10 @@ def _masks(name: str, functions: list[Source]) -> list[list[Verdict]]:
 
 
 def _zigzag(name: str, functions: list[Source]) -> list[list[Verdict]]:
-    asked = judge_places.zigzag_cases(SEED)
-    refused = list(judge_places.REFUSED)
-    made = _on_one_rank(functions, judge_places.zigzag_on_rank, asked, refused)
-    return [judge_places.judged_zigzag(asked, one) for one in made]
+    asked, refused = judge_zigzag.cases(SEED), judge_zigzag.REFUSED
+    questions = judge_zigzag.mixed(asked, refused, SEED)
+    made = _on_one_rank(functions, judge_zigzag.on_rank, questions)
+    return [judge_zigzag.judged(questions, one, asked, refused) for one in made]
 
 
 _JUDGES = {"merge_partials": _merges, "causal_block_mask": _masks, "zigzag_positions": _zigzag}

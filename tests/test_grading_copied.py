@@ -35,7 +35,7 @@ COPIED = {
     "prove_c": ("planner_widget/judging/tables.py", ["table_c"], ""),
     "best_layout": ("planner_widget/judging/best.py", ["every"],
                     "(gpus, memory, cost, given):\n    return every(cost)\n"),
-    "zigzag_positions": ("ring_attention/judging/places.py", ["_right_places"],
+    "zigzag_positions": ("ring_attention/judging/zigzag.py", ["_right_places"],
                          "(rank, c, n):\n    return torch.tensor(_right_places(rank, c, n))\n"),
 }  # fmt: skip
 

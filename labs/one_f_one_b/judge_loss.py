@@ -1,4 +1,4 @@
-"""The check of `micro_batch_loss`: the parts against the mean over the whole batch's tokens.
+"""The check of `micro_batch_loss`: the parts, and their sum against the mean over all tokens.
 
 Then in a pipeline of two ranks, each of which is handed its own stage and its part of the batch:
 the gradients that must come back follow from nothing that one rank has.
@@ -15,7 +15,7 @@ import torch
 from labs import ranks
 from labs.answers import Missing, reference
 from labs.exercise import FAILED, NOT_REACHED, PASSED, Verdict
-from labs.judging import broke, not_reached
+from labs.judging import as_asked, broke, not_reached
 from labs.pipeline.jobs import Job
 from labs.pipeline.on_rank import on_rank
 from labs.pipeline.parity import held
@@ -27,10 +27,15 @@ from labs.staying import must_return
 VALUES, GRADIENTS = "values", "gradients"
 PROPERTIES = (VALUES, GRADIENTS)
 _LIMIT = 20.0
+_EPS = 1e-6  # of the mean
 _LITTLE = 1e-3  # apart, of the largest: fp32 leaves 1e-8, fp16 1e-4
 _ROUNDED = (
     "the values are rounded on the way: compute in the type that `losses` has, with no .float() "
     "and no .half()"
+)
+_SHARE = (
+    "the sum is right and a part is not: each micro-batch gives the sum over its own tokens that "
+    "count, divided by those of the whole batch"
 )
 _CUT_OFF = (
     "the value is right, but it has lost its graph: return the tensor as your operations made it, "
@@ -87,17 +92,30 @@ def judge_on_batches(
         return broke(PROPERTIES, failed)
     except ValueError as refused:
         return not_reached(PROPERTIES, Verdict(VALUES, FAILED, str(refused)))
-    for (label, batch), got in zip(batches_.items(), run.values[0], strict=True):
-        wanted = _parts(*batch)
-        if not abs(sum(got) - sum(wanted)) <= 1e-6 * abs(sum(wanted)):
-            text = f"{label}: the parts add up to {sum(got):.6g}, the mean is {sum(wanted):.6g}"
-            return not_reached(
-                PROPERTIES, Verdict(VALUES, FAILED, text, hint(batch, got), run.output)
-            )
+    for (label, batch), got in zip(batches_.items(), as_asked(run.values[0], given), strict=True):
+        text, advice = _wrong(batch, got)
+        if text:
+            first = Verdict(VALUES, FAILED, f"{label}: {text}", advice, run.output)
+            return not_reached(PROPERTIES, first)
     return [
         Verdict(VALUES, PASSED, "the parts add up to the mean over all tokens"),
         _run(function, p, m, seed),
     ]
+
+
+def _wrong(batch: Batch, got: object) -> tuple[str, str]:
+    """What is wrong with the parts, and a hint: with their sum, then with each of them."""
+    wanted = _parts(*batch)
+    told = as_asked(got, wanted)
+    if not all(type(part) in (int, float) for part in told):
+        return "each part must be a real number", ""
+    mean = sum(wanted)
+    if not abs(sum(told) - mean) <= _EPS * abs(mean):
+        return f"the parts add up to {sum(told):.6g}, the mean is {mean:.6g}", hint(batch, told)
+    for number, (mine, want) in enumerate(zip(told, wanted, strict=True)):
+        if not abs(mine - want) <= _EPS * abs(mean):
+            return f"micro-batch {number} gives {mine:.6g}, expected {want:.6g}", _SHARE
+    return "", ""
 
 
 def _parts(losses: torch.Tensor, valid: torch.Tensor) -> list[float]:

@@ -15,7 +15,7 @@ from labs.pipeline.jobs import Job, plain_loss
 from labs.pipeline.on_rank import on_rank
 from labs.pipeline.parity import held
 from labs.ranks.ship import Source
-from labs.schedules.instructions import Instruction, Schedule, as_instruction
+from labs.schedules.instructions import MESSAGES, Instruction, Schedule, as_instruction
 from labs.schedules.known import KNOWN
 from labs.schedules.lint import lint_messages
 from labs.schedules.lint_programs import misplaced, other_computations, wrong_messages
@@ -88,6 +88,8 @@ def judge_on_orders(
     ]
     if all(verdict.state == PASSED for verdict in on_paper):
         on_paper[-1] = _first(PLACED, found, _stuck)
+    if not any(map(_has_messages, found)):
+        on_paper[-1] = Verdict(PLACED, NOT_REACHED)  # none is in the wrong place
     if any(verdict.state == FAILED for verdict in on_paper):
         return [*on_paper, Verdict(GRADIENTS, NOT_REACHED)]
     return [*on_paper, _run(*found[0], seed)]
@@ -104,6 +106,10 @@ def _orders(seed: int) -> list[Schedule]:
     turned = tuple((*order[:4], *reversed(order[4:])) for order in last.orders)
     found[-1] = replace(last, name="GPipe, back from last to first", orders=turned)
     return found
+
+
+def _has_messages(of_case: tuple[Schedule, tuple]) -> bool:
+    return any(at.kind in MESSAGES for program in of_case[1] for at in program)
 
 
 def _stuck(one: Schedule, programs: Sequence[Sequence[Instruction]]) -> list[str]:

@@ -12,6 +12,7 @@ from labs.judging import FORMULA, judge_formula
 from labs.ranks.ship import Source
 from labs.ring_attention.judging import merge as judge_merge
 from labs.ring_attention.judging import places as judge_places
+from labs.ring_attention.judging import zigzag as judge_zigzag
 from labs.ring_attention.judging.ring import PROPERTIES, judge_ring
 from labs.sequence_parallel.judge import EXERCISE as SEQUENCE_SCATTER_GATHER
 
@@ -100,7 +101,7 @@ _ALL = (
          "two chunks make the same work on every rank?",
          "Of 2c chunks rank r holds number r and the one as far from the end: 2c-1-r.",
          "torch.arange(size) plus the first place of a chunk gives its places; torch.cat joins."),
-        judge_places.ZIGZAG, judge_places.judge_zigzag,
+        judge_zigzag.PROPERTIES, judge_zigzag.judge,
     ),
     Exercise(
         "ring_backward", TOPIC, "graded",

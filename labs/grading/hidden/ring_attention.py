@@ -17,8 +17,9 @@ from labs.formulas.context import ring_forward_bytes
 from labs.grading.hidden import Hidden
 from labs.grading.hidden.points import formula
 from labs.grading.hidden.ring_outside import judge_large, judge_order
+from labs.grading.hidden.shorter import judge_shorter
 from labs.ranks.ship import Source
-from labs.ring_attention.judging import merge, places, ring
+from labs.ring_attention.judging import merge, places, ring, zigzag
 from labs.ring_attention.judging.trial import Job, Seen
 from labs.ring_attention.judging.trial_jobs import zigzag_places
 from labs.sequence_parallel import exercise_case
@@ -136,7 +137,7 @@ def _zigzag(function: Callable | Source, seed: int) -> list[Verdict]:
     draw = random.Random(seed)
     asked = [(c, 2 * c * draw.randrange(1, 40)) for c in draw.sample(range(9, 24), 3)]
     refused = [(c, 2 * c * draw.randrange(1, 9) + draw.randrange(1, 2 * c)) for c in (6, 7, 11)]
-    return places.judge_shares(function, [*asked, (1, 2)], [*refused, (9, 27)])
+    return zigzag.judge_shares(function, [*asked, (1, 2)], [*refused, (9, 27)], seed)
 
 
 def _bytes(draw: random.Random) -> list[tuple]:
@@ -148,7 +149,10 @@ def _bytes(draw: random.Random) -> list[tuple]:
 
 
 CASES: dict[str, list[Hidden]] = {
-    "sequence_scatter_gather": [Hidden("5 ranks, and the wire", _scatter)],
+    "sequence_scatter_gather": [
+        Hidden("refusals", judge_shorter),
+        Hidden("5 ranks, and the wire", _scatter),
+    ],
     "merge_partials": [Hidden("other blocks", _merges)],
     "causal_block_mask": [Hidden("drawn places", _masks)],
     "ring_bytes": [formula("larger", ring_forward_bytes, _bytes)],

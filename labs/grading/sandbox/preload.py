@@ -8,7 +8,8 @@ _PRELOAD = (
     "torch.distributed.fsdp", "torch.distributed.pipelining", "torch.distributed.tensor.parallel",
     "torch.autograd.profiler", "torch.fx.experimental.symbolic_shapes",
     "labs.grading.hidden.changes", "labs.grading.hidden.refusals",
-    "labs.grading.hidden.ring_outside", "labs.grading.hidden.step_outside",
+    "labs.grading.hidden.ring_outside", "labs.grading.hidden.shorter",
+    "labs.grading.hidden.step_outside",
     "labs.grading.extract", "labs.grading.sandbox.probe", "encodings.utf_8_sig",
 )  # fmt: skip
 

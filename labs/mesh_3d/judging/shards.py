@@ -135,7 +135,12 @@ def judge(function: Callable | Source, seed: int) -> list[Verdict]:
 
 def judged(asked: Sequence[Asked], made: Sequence[Made], output: str) -> list[Verdict]:
     """The verdicts on the shards that came back."""
-    return pure.first_faults(PROPERTIES, _PASSED, asked, made, _wrong, output)
+    return pure.first_faults(PROPERTIES, _PASSED, asked, made, _wrong, output, _shows)
+
+
+def _shows(args: tuple, got: object, fault: str) -> Sequence[str]:
+    """None for what the stage lacks is right, and speaks for nothing."""
+    return () if fault or right(*args) is None else PROPERTIES
 
 
 def numbers(runs: Sequence[tuple[int, int]]) -> list[int]:

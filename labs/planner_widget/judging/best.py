@@ -142,7 +142,12 @@ def judged(asked: Sequence[Asked], made: Sequence[Made], output: str) -> list[Ve
     """The verdicts on the layouts that came back."""
     passed = {CAN: "on every cluster", FITS: "in the bytes that are allowed",
               FASTEST: "as fast as the fastest of all"}  # fmt: skip
-    return pure.first_faults(PROPERTIES, passed, asked, made, _wrong, output)
+    return pure.first_faults(PROPERTIES, passed, asked, made, _wrong, output, _shows)
+
+
+def _shows(args: tuple, got: object, fault: str) -> Sequence[str]:
+    """What was looked at before the fault was right."""
+    return PROPERTIES[: PROPERTIES.index(fault)] if fault else PROPERTIES
 
 
 def _wrong(args: tuple, got: object) -> tuple[str, str, str] | None:

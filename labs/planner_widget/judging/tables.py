@@ -127,7 +127,14 @@ def judged_b(asked: Sequence[Asked], made: Sequence[Made], output: str) -> list[
             return ROWS, f"{len(got)} rows, expected {len(want)}", _length_b(want, len(got))
         return found
 
-    return pure.first_faults(B_PROPERTIES, passed, asked, made, wrong, output)
+    def shows(args: tuple, got: object, fault: str) -> Sequence[str]:
+        """A right first row speaks for all columns; a fault in a column for those before it."""
+        first = got[:1] if isinstance(got, list) else []
+        if first and not _of_rows(table_b(*args), first, B_COLUMNS, ROWS, {"state": STATE}, _why_b):
+            return B_PROPERTIES
+        return B_PROPERTIES[: B_PROPERTIES.index(fault)] if fault else ()
+
+    return pure.first_faults(B_PROPERTIES, passed, asked, made, wrong, output, shows)
 
 
 def judged_c(asked: Sequence[Asked], made: Sequence[Made], output: str) -> list[Verdict]:
@@ -152,7 +159,10 @@ def judged_c(asked: Sequence[Asked], made: Sequence[Made], output: str) -> list[
             return ENDS, f"got {got[1]!r}, expected {word!r}", hint
         return found
 
-    return pure.first_faults(C_PROPERTIES, passed, asked, made, wrong, output)
+    def shows(args: tuple, got: object, fault: str) -> Sequence[str]:
+        return C_PROPERTIES if not fault and table_c(*args)[0] else ()
+
+    return pure.first_faults(C_PROPERTIES, passed, asked, made, wrong, output, shows)
 
 
 Why = Callable[[str, float, Row], str]

@@ -204,10 +204,9 @@ def _value(case: Case, got: dict, output: str) -> Verdict:
     for name, want in (("out", out), ("lse", lse)):
         mine = got[name]
         where = f"{case.label}: {name}"
-        if mine.shape != want.shape or mine.dtype != case.dtype:
-            told = f"{where} is {tuple(mine.shape)} {mine.dtype}, expected {tuple(want.shape)} "
-            told += str(case.dtype)
-            return Verdict(case.judged, FAILED, told, hints_merge.KIND, output)
+        odd = _odd(mine, want, case.dtype)
+        if odd:
+            return Verdict(case.judged, FAILED, f"{where} {odd}", hints_merge.KIND, output)
         apart = (mine.double() - want).abs().masked_fill(mine == want, 0.0).nan_to_num(torch.inf)
         finite = want[want.isfinite()].abs()
         size = max(1.0, finite.max().item() if finite.numel() else 0.0)
@@ -223,14 +222,29 @@ def _value(case: Case, got: dict, output: str) -> Verdict:
     return Verdict(case.judged, PASSED, f"{case.label}: that of one softmax over all keys")
 
 
+def _odd(mine: object, want: torch.Tensor, dtype: torch.dtype) -> str:
+    """What else came than a tensor like `want`: asked before any arithmetic, which broadcasts."""
+    expected = f"expected {tuple(want.shape)} {dtype}"
+    if not isinstance(mine, torch.Tensor):
+        return f"is {type(mine).__name__}, {expected}"
+    if mine.shape != want.shape or mine.dtype != dtype:
+        return f"is {tuple(mine.shape)} {mine.dtype}, {expected}"
+    return ""
+
+
 def _of_gradients(case: Case, got: dict) -> Verdict:
     gradients = got["gradients"]
-    if gradients is None:
+    if len(case.scores) != 2:
         return Verdict(GRADIENTS, PASSED)
     if isinstance(gradients, str):
         return Verdict(GRADIENTS, FAILED, f"{case.label}: {gradients}", hints_merge.GRAPH)
     names, lse = ("out_a", "lse_a", "out_b", "lse_b"), case.whole()[1]
+    if not isinstance(gradients, list) or len(gradients) != len(names):
+        return Verdict(GRADIENTS, FAILED, f"{case.label}: four gradients were due")
     for name, mine, want in zip(names, gradients, _wanted(case), strict=True):
+        odd = _odd(mine, want, case.dtype)
+        if odd:
+            return Verdict(GRADIENTS, FAILED, f"{case.label}: the gradient by {name} {odd}")
         if not mine.isfinite().all():
             told = f"{case.label}: the gradient by {name} is not finite"
             return Verdict(GRADIENTS, FAILED, told, hints_merge.NOT_FINITE)

@@ -1,30 +1,24 @@
-"""The checks of causal_block_mask and zigzag_positions: counted place by place.
-
-Each function runs in a process of its own, and what must come back is found pair by pair, and token
-by token.
-"""
+"""The check of causal_block_mask, in a process of its own: what must come is found pair by pair."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 
 from labs import ranks
 from labs.context_parallel.places import NEVER
 from labs.exercise import FAILED, PASSED, Verdict
-from labs.judging import as_asked, broke, not_reached
+from labs.judging import broke
 from labs.ranks.ship import Source
 from labs.staying import must_return
 
-VALUES, PLACES, REFUSAL = "values", "places", "refuses what cannot be shared"
-MASK, ZIGZAG = (VALUES,), (PLACES, REFUSAL)
+VALUES = "values"
+MASK = (VALUES,)
 _LIMIT = 20.0
 _AT = "at"
-_KEPT = "made"
 _FAR = 2**24  # a float of 32 bits does not know the next whole number
-_LONGEST = 2000  # tokens of a rank that an answer may return, and be shown for
 
 
 def mask_cases(seed: int) -> list[tuple[str, list[int], list[int]]]:
@@ -152,161 +146,3 @@ def _mask_hint(queries: list[int], keys: list[int], rows: list, want: list, kind
     if all(all(row) for row in got):
         return "no mask at all: compare the places"
     return "each entry asks one question: is the key's place at or before the query's?"
-
-
-def zigzag_cases(seed: int) -> list[tuple[int, int]]:
-    """(ranks, length): 1 to 4 ranks, odd numbers of them, and some that are drawn."""
-    draw = random.Random(seed)
-    c = draw.randrange(5, 9)
-    return [(4, 16), (2, 8), (4, 8), (3, 12), (1, 6), (5, 20), (c, 2 * c * draw.randrange(2, 6))]
-
-
-REFUSED = ((4, 12), (3, 9), (2, 6), (4, 4), (1, 3), (4, 9), (3, 14), (4, 15), (5, 1005))
-"""(ranks, length): multiples of the ranks, but not of twice as many; then multiples of neither."""
-
-
-def zigzag_on_rank(function: Callable, asked: list[tuple[int, int]], refused: list) -> dict:
-    """On a rank: the places of each rank of each case, and what was made of what cannot be shared.
-
-    Raises TypeError for what is no tensor.
-    """
-    made = []
-    for rank, c, length in _every(asked):
-        ranks.keep(_AT, _zigzag_label(rank, c, length))
-        ranks.keep(_KEPT, made)
-        with must_return():
-            places = function(rank, c, length)
-        if not isinstance(places, torch.Tensor):
-            raise TypeError(f"the function returned {type(places).__name__}, not a tensor")
-        shown = places.flatten()[:_LONGEST].tolist()
-        made.append((shown, list(places.shape), str(places.dtype)))
-    told = []
-    for rank, c, length in _every(refused):
-        ranks.keep(_AT, _zigzag_label(rank, c, length))
-        with must_return():
-            try:
-                function(rank, c, length)
-                told.append("accepted")
-            except Exception as error:
-                told.append(f"{type(error).__name__}: {error}")
-    return dict(made=made, refused=told)
-
-
-def _every(cases: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
-    """(rank, ranks, length): every rank of each case."""
-    return [(rank, c, length) for c, length in cases for rank in range(c)]
-
-
-def _zigzag_label(rank: int, c: int, length: int) -> str:
-    return f"rank {rank} of {c}, {length} tokens"
-
-
-def judge_zigzag(function: Callable | Source, seed: int) -> list[Verdict]:
-    """zigzag_positions: every place of every rank, and lengths that cannot be shared."""
-    return judge_shares(function, zigzag_cases(seed), REFUSED)
-
-
-def judge_shares(
-    function: Callable | Source, asked: list[tuple[int, int]], refused_: Sequence[tuple[int, int]]
-) -> list[Verdict]:
-    """The same for these (ranks, length), and for those that are to be refused."""
-    try:
-        run = ranks.launch(
-            zigzag_on_rank, 1, args=(function, asked, list(refused_)), limit=_LIMIT, status=False
-        )
-    except ranks.RunFailed as failed:
-        made = failed.run.kept[0].get(_KEPT, []) if failed.run.kept else []
-        wrong = _first_wrong_places(asked, made)  # goes before what broke
-        return not_reached(ZIGZAG, wrong) if wrong else broke(ZIGZAG, failed, "", _at(failed))
-    except ValueError as refused:
-        return not_reached(ZIGZAG, Verdict(PLACES, FAILED, str(refused)))
-    return judged_zigzag(asked, run.values[0], refused_)
-
-
-def judged_zigzag(
-    asked: list[tuple[int, int]], told: dict, refused: Sequence[tuple[int, int]] = REFUSED
-) -> list[Verdict]:
-    """The verdicts on the places, and on the refusals."""
-    wrong = _first_wrong_places(asked, as_asked(told["made"], _every(asked)))
-    first = wrong or Verdict(PLACES, PASSED, f"{len(asked)} sequences, every rank of each")
-    return [first, _refusals(told["refused"], refused)]
-
-
-def _right_places(rank: int, c: int, length: int) -> list[int]:
-    chunk = length // (2 * c)
-    return [place for place in range(length) if place // chunk in (rank, 2 * c - 1 - rank)]
-
-
-def _first_wrong_places(asked: Sequence[tuple[int, int]], made: list) -> Verdict | None:
-    pairs = zip(_every(asked), made, strict=False)  # fewer, where the function broke
-    return next(filter(None, (_wrong_places(*one, *told) for one, told in pairs)), None)
-
-
-def _wrong_places(
-    rank: int, c: int, length: int, got: list[int], shape: list[int], kind: str
-) -> Verdict | None:
-    want = _right_places(rank, c, length)
-    label = _zigzag_label(rank, c, length)
-    if got == want and shape == [len(want)] and kind == "torch.int64":
-        return None
-    if got == want:
-        told = f"{label}: shape {tuple(shape)}, type {kind}; expected {(len(want),)}, torch.int64"
-        return Verdict(PLACES, FAILED, told, "one dimension of whole numbers, as arange gives them")
-    told = f"{label}: got {got[:16]}, expected {want[:16]}"
-    return Verdict(PLACES, FAILED, told, _zigzag_hint(rank, c, length, got, want))
-
-
-def _zigzag_hint(rank: int, c: int, length: int, got: list[int], want: list[int]) -> str:
-    chunk, n = length // (2 * c), length // c
-    if sorted(got) == want:
-        return "ascending: the early chunk first, then its mirror image, each in its own order"
-
-    def chunks(*numbers: int) -> list[int]:
-        return [number * chunk + at for number in sorted(numbers) for at in range(chunk)]
-
-    if got == chunks(rank, rank + c) and c > 1:
-        return (
-            f"chunks {rank} and {rank + c} are as far apart on every rank, so the last rank still "
-            "works most: the mirror image of chunk r is the one as far from the end"
-        )
-    if got == list(range(rank * n, rank * n + n)):
-        return "consecutive tokens: the last rank has the most work. Chunk r and its mirror image"
-    if got == list(range(rank, length, c)):
-        return (
-            "every c-th token (stripes): nearly balanced too, but no block is ever wholly visible "
-            "or wholly hidden. Zigzag is two chunks a rank"
-        )
-    if got and max(got) >= length:
-        return f"{length} tokens have places 0 to {length - 1}: the last chunk is 2*{c}-1"
-    if len(got) != len(want):
-        return f"a rank holds length/ranks = {n} tokens: two chunks of {chunk}"
-    if c % 2:
-        return (
-            f"with {c} ranks it goes wrong: the rule is the same for odd and even numbers of them"
-        )
-    return "rank r holds chunks r and 2*ranks-1-r, of length/(2*ranks) tokens each"
-
-
-def _refusals(told: list[str], refused: Sequence[tuple[int, int]]) -> Verdict:
-    for (rank, c, length), made in zip(_every(refused), told, strict=True):
-        asked = f"{length} tokens, {c} {'rank' if c == 1 else 'ranks'}"
-        asked += f", asked for rank {rank}" if rank else ""
-        if not made.startswith("ValueError"):
-            hint = (
-                "2*ranks chunks of equal size: raise ValueError where length % (2*ranks) is not 0"
-            )
-            if rank:
-                hint += ", whichever rank is asked for"
-            elif length % c == 0:
-                hint += f" ({length} is a multiple of {c}, but not of {2 * c})"
-            elif length // c % 2 == 0:
-                hint += f" ({length} // {c} is even, but {length} is no multiple of {c})"
-            return Verdict(REFUSAL, FAILED, f"{asked}: expected ValueError, got: {made}", hint)
-        if str(length) not in made or not {str(c), str(2 * c)} & set(_numbers(made)):
-            hint = "a refusal says the numbers: the length, and how many ranks or chunks"
-            return Verdict(REFUSAL, FAILED, f"{asked}: the message is {made!r}", hint)
-    return Verdict(REFUSAL, PASSED, f"{refused[0][1]} tokens on {refused[0][0]} ranks")
-
-
-def _numbers(text: str) -> list[str]:
-    return "".join(x if x.isdigit() else " " for x in text).split()
