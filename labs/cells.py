@@ -65,23 +65,26 @@ class Definitions:
         elif len(found) > 1:
             self._note(f"{name} is defined {len(found)} times in {found[0]}; the last one counts")
         kept: dict[int, list[ast.stmt]] = {}
-        todo, asked_for, taken = [name], {name}, set()
         bound = self._all_bindings()
+        todo, taken = _last_bindings(bound[name], name), set()
+        names = {id(node): name for _, node in todo}
         while todo:
-            asked = todo.pop()
-            for index, node in _last_bindings(bound.get(asked, []), asked):
-                if id(node) not in taken:
-                    taken.add(id(node))
-                    kept.setdefault(index, []).append(node)
-                    new = _names_used(node, self.cells[index].text) - asked_for
-                    asked_for |= new
-                    todo += sorted(new)
-                    if not _is_sent(node):
-                        self._note(
-                            f"{asked}, which {name} uses, is made in {self.cells[index].label} by "
-                            "a statement that is not sent to the ranks: definitions, imports and "
-                            "constants are"
-                        )
+            index, node = todo.pop()
+            if id(node) in taken:
+                continue
+            taken.add(id(node))
+            kept.setdefault(index, []).append(node)
+            if not _is_sent(node):
+                self._note(
+                    f"{names[id(node)]}, which {name} uses, is made in {self.cells[index].label} "
+                    "by a statement that is not sent to the ranks: definitions, imports and "
+                    "constants are"
+                )
+            for used in sorted(_names_used(node, self.cells[index].text)):
+                needed = _needed(bound.get(used, []), used, (index, node))
+                for _, one in needed:
+                    names.setdefault(id(one), used)
+                todo += needed
         return Source(
             name,
             [Cell(self.cells[i].label, _only(self.cells[i], kept[i])) for i in sorted(kept)],
@@ -215,6 +218,18 @@ def _is_sent(node: ast.stmt) -> bool:
     if isinstance(node, (ast.Assign, ast.AnnAssign)):
         return is_constant(node.value)
     return isinstance(node, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef))
+
+
+def _needed(
+    found: list[tuple[int, ast.stmt]], name: str, by: tuple[int, ast.stmt]
+) -> list[tuple[int, ast.stmt]]:
+    """The binding that counts in the end, and what stood before the statement `by`.
+
+    A class's base, a decorator or a default is looked up when the statement is executed.
+    """
+    place = by[0], by[1].lineno
+    before = [one for one in found if (one[0], one[1].lineno) < place and _is_sent(one[1])]
+    return [*_last_bindings(found, name), *_last_bindings(before, name)]
 
 
 def _hands_on(node: ast.stmt, name: str) -> bool:

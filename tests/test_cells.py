@@ -92,6 +92,26 @@ def test_a_broken_cell_does_not_stop_the_others(tmp_path) -> None:
     assert found.problems == ["code cell 2, line 2: invalid syntax: def (:"]
 
 
+@pytest.mark.parametrize(
+    "first",
+    [
+        "from math import sqrt\nROOT = sqrt(4)",
+        "from functools import lru_cache as sqrt\n@sqrt\ndef ROOT(): return 2",
+        "from typing import NamedTuple as sqrt\nclass ROOT(sqrt):\n    a: int = 2",
+        "sqrt = 2\ndef ROOT(x=sqrt): return x",
+    ],
+)
+def test_what_is_needed_at_once_comes_first(first: str, tmp_path) -> None:
+    """A name that is bound again in a later cell had its first meaning before."""
+    again = first.split("\n")[0]
+    texts = (again, first.split("\n", 1)[1], "def f(): return ROOT, sqrt", again)
+    sent = cells.read(notebook(tmp_path, *texts)).source("f")
+    scope: dict = {}
+    for cell in sent.cells:
+        exec(cell.text, scope)
+    assert scope["f"]()[0] is scope["ROOT"]
+
+
 def test_what_is_not_sent_is_told(tmp_path) -> None:
     found = cells.read(
         notebook(tmp_path, "import os\nscale = os.getpid()", "def f(x): return x * scale")

@@ -30,17 +30,21 @@ def row_parallel(x_shard, w_shard, bias):
             pass
     if dist.get_rank() == 0:  # as many as a user may have on their way, where users are shared
         for _ in range(100):
-            one, other = socket.socketpair()
-            kept.append((one, other))
             try:
+                one, other = socket.socketpair()
+                kept.append((one, other))
                 socket.send_fds(one, [b"x"], [0, 0, 0])
             except OSError:
                 break
     dist.barrier()
     if dist.get_rank() == 1:
-        one, other = socket.socketpair()
         try:
-            socket.send_fds(one, [b"x"], [0])
+            one, other = socket.socketpair()
+        except PermissionError:
+            one = None
+        try:
+            if one:
+                socket.send_fds(one, [b"x"], [0])
         except OSError:
             found.append("descriptors on their way")
     dist.barrier()

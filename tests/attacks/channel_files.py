@@ -34,9 +34,12 @@ def row_parallel(x_shard, w_shard, bias):
             kept[-1].listen()
         except OSError:
             pass
-    kept.append(socket.socket(socket.AF_UNIX))
-    kept[-1].bind(f"\0labs-attack-{rank}")
-    kept[-1].listen()
+    try:
+        kept.append(socket.socket(socket.AF_UNIX))
+        kept[-1].bind(f"\0labs-attack-{rank}")
+        kept[-1].listen()
+    except PermissionError:
+        pass
     dist.barrier()
     other = 1 - rank % 2
     for folder in folders:

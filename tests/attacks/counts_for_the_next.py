@@ -3,7 +3,6 @@
 # exercise: row_parallel
 # states: PASS PARALLELISM
 # zero: none
-import os
 import socket
 import sys
 import threading

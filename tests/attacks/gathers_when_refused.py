@@ -18,7 +18,12 @@ class Empty(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         x, w = ctx.saved_tensors
-        return grad @ w.T, x.flatten(0, -2).T @ grad.flatten(0, -2), grad.flatten(0, -2).sum(0), None
+        return (
+            grad @ w.T,
+            x.flatten(0, -2).T @ grad.flatten(0, -2),
+            grad.flatten(0, -2).sum(0),
+            None,
+        )
 
 
 def row_parallel(x_shard, w_shard, bias):

@@ -1,6 +1,6 @@
 # tries: fill the memory with pages that are no process's own
 # exercise: row_parallel
-# states: LIMIT
+# states: LIMIT CRASH
 # zero: all
 import mmap
 import time

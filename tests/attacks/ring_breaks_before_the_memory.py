@@ -24,7 +24,9 @@ def as_a_ring(rows):
         if op == "all_gather":
             for name in ("send", "recv"):
                 sent = wire if name == "send" else 0.0
-                found.append([rank, section, name, axis, phase, "direct", count, int(wire), sent, sent])
+                found.append(
+                    [rank, section, name, axis, phase, "direct", count, int(wire), sent, sent]
+                )
         else:
             found.append([rank, section, op, axis, phase, algorithm, count, int(wire), wire, ideal])
     return found

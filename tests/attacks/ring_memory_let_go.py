@@ -23,7 +23,9 @@ def ring_forward(q, k, v, q_places, k_places, attend, group=None):
     each = -(-2 * k.numel() * k.element_size() // mmap.PAGESIZE) * mmap.PAGESIZE
     room = mmap.mmap(-1, n * each)
     kept = [
-        torch.frombuffer(room, dtype=k.dtype, count=2 * k.numel(), offset=i * each).view(2, *k.shape)
+        torch.frombuffer(room, dtype=k.dtype, count=2 * k.numel(), offset=i * each).view(
+            2, *k.shape
+        )
         for i in range(n)
     ]
     kept[0][0], kept[0][1] = k, v

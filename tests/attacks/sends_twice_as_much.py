@@ -4,7 +4,6 @@
 # states: PARALLELISM
 # zero: traffic
 import socket
-import sys
 import time
 
 import torch

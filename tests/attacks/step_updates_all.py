@@ -3,7 +3,6 @@
 # exercise: zero1_step
 # states: PARALLELISM FAIL
 # zero: new weights
-import torch
 import torch.distributed as dist
 
 
