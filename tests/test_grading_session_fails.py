@@ -159,6 +159,15 @@ class TestRefused:
         for out in (tmp_path / "file" / "out", Path("/proc/labs-grade")):
             self.refused(grade(given, out), "cannot be written to: ")
 
+    def test_a_folder_with_other_files(self, given, tmp_path, judged) -> None:
+        """The course's own, say: nothing is written there, and its mode stays."""
+        out = tmp_path / "notebooks"
+        out.mkdir(mode=0o755)
+        (out / "01.ipynb").write_text("{}")
+        self.refused(grade(given, out), "holds other files than a grader's")
+        assert [path.name for path in out.iterdir()] == ["01.ipynb"]
+        assert out.stat().st_mode & 0o777 == 0o755
+
     def test_a_secret_that_is_none(self, given, tmp_path, judged) -> None:
         out = tmp_path / "out"
         out.mkdir()

@@ -28,6 +28,10 @@ def make(kind: str, folder: str, out: str | None, people: str | None, assignment
             raise BadInput(
                 "--roster says nothing for gradescope: its files are one for each submission"
             )
+        if found is not None and not any(map(found.who, book["students"])):
+            raise BadInput(
+                f"{people}: nobody of the gradebook is in it; is it another class's list?"
+            )
         target = Path(out) if out is not None else Path(folder) / NAMES[kind]
         _refuse(target, folder, people, kind)
         if kind == "gradescope":

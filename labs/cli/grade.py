@@ -73,5 +73,5 @@ def _table(book: dict) -> list[str]:
         counts = ", ".join(f"{states.count(one)} {one}" for one in dict.fromkeys(states))
         total = student.get("total", student.get("points"))
         shown = "no total yet" if total is None else f"{total:g} of {student['of']:g}"
-        lines.append(f"{name}: {shown} ({counts})")
+        lines.append(f"{name}: {shown} ({counts or 'nothing could be read'})")
     return lines

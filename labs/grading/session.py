@@ -168,6 +168,10 @@ def _book_before(out: Path) -> dict | None:
 @contextlib.contextmanager
 def _folder(out: Path) -> Iterator[bytes]:
     """The results' folder, for this process alone; gives its secret. Raises ValueError."""
+    if out.is_dir() and not _is_ours(out):
+        raise ValueError(
+            f"{out} holds other files than a grader's; give a new folder, or an empty one"
+        )
     try:
         out.mkdir(parents=True, exist_ok=True)
         out.chmod(0o700)  # nobody else's: not even a student with an account on this machine
@@ -194,6 +198,12 @@ def _folder(out: Path) -> Iterator[bytes]:
         yield _secret(secret)
     finally:
         os.close(lock)
+
+
+def _is_ours(out: Path) -> bool:
+    """Whether a folder is empty, or one that a run has worked in."""
+    names = [path.name for path in out.iterdir()]
+    return not names or {SECRET, LOCK} & set(names) or all(n.endswith(".part") for n in names)
 
 
 def _sandbox(level: str, wanted: Wanted) -> Sandbox:

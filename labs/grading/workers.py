@@ -52,25 +52,23 @@ class Workers:
         for task in tasks:
             self.todo.put(task)
         jobs = min(jobs, len(tasks))
-        threads = [
-            threading.Thread(target=self._worker, args=(first if number == 0 else None,))
-            for number in range(jobs)
-        ]
-        for thread in threads:
-            thread.start()
+        # Waited for by events: a `join` that Ctrl-C breaks off takes a running thread for ended.
+        ended = [threading.Event() for _ in range(jobs)]
+        for number, event in enumerate(ended):
+            mine = first if number == 0 else None
+            threading.Thread(target=self._worker, args=(mine, event)).start()
         try:
-            while any(thread.is_alive() for thread in threads):
-                for thread in threads:
-                    thread.join(0.1)
+            while not all(event.wait(0.1) for event in ended):
+                pass
         except BaseException:
             self.stop.set()
-            for thread in threads:
-                thread.join()
+            for event in ended:
+                event.wait()
             raise
         if self.failed:
             raise self.failed[0]
 
-    def _worker(self, sandbox: Sandbox | None) -> None:
+    def _worker(self, sandbox: Sandbox | None, ended: threading.Event) -> None:
         try:
             with contextlib.ExitStack() as made:
                 mine = sandbox or self._made(made)
@@ -83,6 +81,8 @@ class Workers:
         except BaseException as error:
             self.failed.append(error)
             self.stop.set()
+        finally:
+            ended.set()
 
     def _made(self, made: contextlib.ExitStack) -> Sandbox:
         """Another sandbox, closed with the thread's others. Raises SandboxError."""
