@@ -1,4 +1,4 @@
-# tries: hand back nothing at all: what no question found a fault in is right
+# tries: hand back no group at all: what no question found a fault in is right
 # exercise: groups_of
 # states: FAIL
 # zero: all

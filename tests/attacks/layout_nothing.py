@@ -1,4 +1,4 @@
-# tries: hand back nothing at all: what no question found a fault in is right
+# tries: hand back no layout at all: what no question found a fault in is right
 # exercise: best_layout
 # states: FAIL
 # zero: all

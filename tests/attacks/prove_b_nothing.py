@@ -1,4 +1,4 @@
-# tries: hand back nothing at all: what no question found a fault in is right
+# tries: hand back no table at all: what no question found a fault in is right
 # exercise: prove_b
 # states: FAIL
 # zero: all

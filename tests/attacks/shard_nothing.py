@@ -1,4 +1,4 @@
-# tries: hand back nothing at all: what no question found a fault in is right
+# tries: hand back no shard at all: what no question found a fault in is right
 # exercise: shard_of
 # states: FAIL
 # zero: all
