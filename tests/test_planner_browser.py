@@ -55,13 +55,18 @@ def lab(chromium: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def _run_all(page: object) -> None:
-    """From the menu, until the kernel has taken it: a page may be faster than its kernel."""
+    """From the menu, until the kernel has taken it: a page may be faster than its kernel.
+
+    On a busy machine JupyterLab may ask for a kernel before it has heard of the one that starts.
+    """
     end = time.monotonic() + browser.STARTS
     while time.monotonic() < end:
-        page.click("text=Run >> nth=0")
-        page.click("li[data-command='runmenu:run-all']")
+        for accept in page.query_selector_all("dialog.jp-Dialog .jp-mod-accept"):
+            accept.click()
         begun = ".jp-CodeCell .jp-InputPrompt:has-text('*')"
         try:
+            page.click("text=Run >> nth=0", timeout=2e4)
+            page.click("li[data-command='runmenu:run-all']", timeout=2e4)
             page.wait_for_selector(begun, timeout=5e3)
             return
         except Exception:
