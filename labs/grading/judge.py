@@ -145,11 +145,12 @@ def _memory(exercise: Exercise, case: Hidden, launched: Sequence[Launched]) -> l
     if not case.most_grown:
         return []
     name = next(name for name in exercise.properties if name in _MEMORY)
-    most = max(
+    grown = [
         grown + max(0, early - case.early)
         for one in launched
         for grown, early in zip(one.outside.grown, one.outside.early, strict=True)
-    )
+    ]
+    most = max(grown, default=0)  # nothing was started where the answer cannot be sent
     return [Verdict(name, PASSED if most <= case.most_grown else FAILED)]
 
 
