@@ -13,7 +13,9 @@ import pytest
 from labs import judging_alone
 from labs.equality import Gap
 from labs.grading import accounts, judge
+from labs.grading.records import PASS
 from labs.grading.sandbox import frames, measures, told
+from labs.grading.sandbox.launcher import Sandbox
 from labs.mesh_3d.judging import rounds
 from labs.tp_linear_pair import trial
 from tests import attacks
@@ -131,6 +133,21 @@ def test_without_it_an_attack_gets_through(name: str, field: support.Field, monk
         if support.CANARY not in one.name:
             one.unlink()
     assert any(seen in one for one in found), found
+
+
+def _honest_ones(field: support.Field, spoiled: str) -> set[str]:
+    """The states of four honest answers after this attack."""
+    field.grade(attacks.read(attacks.HERE / f"{spoiled}.py"))
+    return {field.grade(support.honest()).state for _ in range(4)}
+
+
+def test_what_a_student_leaves_in_the_network_spoils_the_next_ones_counts(
+    field: support.Field, monkeypatch
+) -> None:
+    assert _honest_ones(field, "counts_for_the_next") == {PASS}
+    with monkeypatch.context() as same:
+        same.setattr(Sandbox, "renew", lambda self: None)
+        assert _honest_ones(field, "counts_for_the_next") != {PASS}
 
 
 HARMLESS = (

@@ -9,7 +9,7 @@ from tests.attacks.parts.told import instead
 
 
 def more(value):
-    for rounds in value:
+    for rounds in value if isinstance(value, list) else ():  # another launch returns a tensor
         for told in rounds:
             if told and told["weights"].numel() == 2048:
                 told["weights"] = torch.zeros(150_000, 1, dtype=torch.uint8)  # 2.5 GB
