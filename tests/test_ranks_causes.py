@@ -75,7 +75,8 @@ class TestEnds:
             ({0: 7}, dict(gone=[0]), 1, (0, 7)),
             ({0: -15}, dict(gone=[0]), 1, (0, -15)),
             ({2: 1}, dict(gone=[0]), 1, (0, 0)),  # rank 2 found that rank 0 had gone
-            ({2: 1}, dict(gone=[0, 2]), 1, None),  # torchrun ended rank 0 for rank 2's error
+            ({2: 1}, dict(gone=[0, 2]), 1, (0, None)),  # found at once; rank 2 is a victim
+            ({2: 1, 0: -15}, dict(gone=[0, 2]), 1, (0, -15)),
             ({}, dict(), 0, (0, 0)),
             ({}, dict(gone=[1], why="ended"), -9, (1, 0)),
             ({}, dict(gone=[1], why="ended", outlived=[0]), -9, (1, None)),  # not known yet
@@ -91,6 +92,13 @@ class TestEnds:
         one.traces, one.seen, one.code = Traces(tmp_path, 3), ending.Seen(9, **seen), code
         one.silent, one.errors = [0, 1, 2], [None, None, {"message": GONE}]
         assert one._died_silently() == found
+
+    def test_what_torchrun_ended_for_anothers_error_did_not_end_by_itself(self, tmp_path):
+        (tmp_path / "agent").write_text("\n  rank      : 2 (local)\n  exitcode  : 1 (pid: 9)")
+        one = ending._Ending.__new__(ending._Ending)
+        one.traces, one.seen = Traces(tmp_path, 3), ending.Seen(9, gone=[0, 2])
+        one.silent, one.errors, one.code = [0, 1, 2], [None, None, {"message": "a typo"}], 1
+        assert one._died_silently() is None
 
     def test_in_words(self):
         assert ending.how(None) == "its exit code is not known"

@@ -224,10 +224,14 @@ class _Ending:
         if noted:
             return noted[0], codes[noted[0]]
         # It notes no end with 0, which it takes for success; any other it would have noted by now,
-        # unless it still waits for the end of another rank.
+        # unless it still waits for the end of another rank. Of several that it finds ended at once
+        # it notes one.
         success = self.seen.why is None or ("exitcode" not in said and not self.seen.outlived)
-        # Beside one that failed with a word, a silent one was ended by torchrun.
-        followed = any(self.errors[rank] for rank in self.seen.gone)
+        success = success and not set(codes) & set(self.seen.gone)
+        # Beside one that failed with a word, a silent one was ended by torchrun. A victim's word
+        # is none: somebody had gone before.
+        told = filter(None, (self.errors[rank] for rank in self.seen.gone))
+        followed = not all(map(is_victim, told))
         gone = [rank for rank in self.seen.gone if rank in mute and not followed]
         if not gone and self.code == 0 and self.seen.why is None:
             gone = mute

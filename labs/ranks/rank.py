@@ -144,7 +144,8 @@ def main(folder: Path) -> None:
         folder / f"report.{rank}",
         dict(
             value=value, error=error, kept=me.kept, memory=me.memory,
-            ledger=me.book.rows(), timeline=me.book.events, threads=torch.get_num_threads(),
+            account=report.account(me.book.rows(), me.book.events),
+            threads=torch.get_num_threads(),
             peak_rss_bytes=processes.peak_rss_bytes(), ended=time.time(),
         ),
     )  # fmt: skip

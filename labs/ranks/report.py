@@ -6,10 +6,11 @@ tensors, numbers, text and containers of them, read back without running any cod
     job          what to run (kernel → ranks; pickled, it comes from the learner's own kernel)
     pid.R        process id of rank R             state.R   one line for the live status
     out.R        what rank R printed              kept.R    values reported before the end
-    report.R     value, ledger, timeline, memory, or the error
+    report.R     value, memory, or the error; ledger and timeline, as JSON
     agent        what torchrun printed
 """
 
+import json
 import os
 from pathlib import Path
 
@@ -55,6 +56,11 @@ def plain(value: object, at: str = "the value") -> object:
         f"{at} is a {type(value).__name__}; a rank can report tensors, numbers, text, and lists, "
         "tuples or dicts of them"
     )
+
+
+def account(rows: list[list], events: list[dict]) -> str:
+    """A rank's ledger and timeline as one text: torch reads a list back item by item, slowly."""
+    return json.dumps(dict(ledger=rows, timeline=events))
 
 
 def save(path: Path, value: object) -> None:

@@ -1,5 +1,6 @@
 """What a run gave: values, ledger, timeline, memory of every rank; and how it failed, if so."""
 
+import json
 import re
 from dataclasses import dataclass, field
 from html import escape
@@ -123,7 +124,8 @@ def _read(path: Path) -> tuple[dict, dict | None]:
     from labs.ranks import report  # here: it needs torch
 
     try:
-        return report.load(path) or {}, None
+        told = report.load(path) or {}
+        return {**told, **json.loads(told.get("account", "{}"))}, None
     except ValueError as error:
         return {}, dict(at=0.0, type="ValueError", message=str(error), frames=[], began=True)
 

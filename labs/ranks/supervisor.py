@@ -22,6 +22,7 @@ it does not, however long the run waits for its turn.
 
 import contextlib
 import gc
+import importlib
 import importlib.util
 import json
 import os
@@ -43,6 +44,20 @@ PRELOAD = (
     "torch.distributed.pipelining",
     "torch.distributed.run",
     "torch.autograd.profiler",
+)
+
+
+# What each rank needs of the course. An agent imports it before it forks them, from the files as
+# they are then: once a launch, not once a rank.
+ON_RANKS = (
+    "labs.ranks.book",
+    "labs.ranks.elsewhere",
+    "labs.ranks.hooks",
+    "labs.ranks.journal",
+    "labs.ranks.on_rank",
+    "labs.ranks.processes",
+    "labs.ranks.report",
+    "labs.ranks.unpack",
 )
 
 
@@ -74,6 +89,18 @@ def _become_agent(job: dict, close: int) -> None:
     tempfile.tempdir = None  # found anew, from the launch's TMPDIR
 
 
+def _import_for_ranks() -> None:
+    """In the agent: what all ranks need. What cannot be imported fails on a rank, with its words.
+
+    Nothing that it holds is collected again: the ranks' collectors leave those pages shared.
+    """
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    with contextlib.suppress(Exception):
+        for module in ON_RANKS:
+            importlib.import_module(module)
+    gc.freeze()
+
+
 def start_warm(job: dict, line: int) -> int:
     """Fork an agent that runs torchrun in this interpreter. Returns its process id."""
     pid = os.fork()
@@ -87,6 +114,7 @@ def start_warm(job: dict, line: int) -> int:
         import torch.distributed.run as torchrun
 
         try:
+            _import_for_ranks()
             torchrun.main(job["argv"])
             code = 0
         except SystemExit as end:
