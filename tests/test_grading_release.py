@@ -53,7 +53,10 @@ def test_what_goes_out(handout) -> None:
     }  # fmt: skip
     assert not (handout / "labs" / "grading").exists()
     assert len(list((handout / "notebooks").glob("*.ipynb"))) == len(topics.TOPICS)
-    assert "release for students" in (handout / "README.md").read_text(encoding="utf-8")
+    text = (handout / "README.md").read_text(encoding="utf-8")
+    assert "release for students" in text and "| `labs/` |" in text
+    for absent in ("Teaching it", "labs grade`", "`solutions/`", "instructor/", "CONTRIBUTING.md"):
+        assert absent not in text
     assert os.access(handout / "scripts" / "lab.sh", os.X_OK)
     assert sorted(path.name for path in handout.parent.iterdir()) in (
         ["alone", handout.name], [handout.name],
@@ -83,6 +86,7 @@ def test_answers_that_are_handed_over(tmp_path, compared) -> None:
     ]  # fmt: skip
     text = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "no\nanswers but those of tp_linear_pair, bubble_math, tests" in text
+    assert "| `solutions/` |" in text and "instructor/" not in text
     assert made.exercises == 42 - 8 - 4
 
 

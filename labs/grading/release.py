@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labs import exercise, topics
+from labs.grading import handout
 from labs.grading.leaks import TEXTS, Answers
 from labs.topics import Topic
 
@@ -37,13 +38,6 @@ _FORMULAS = "labs/formulas/"  # practice is never for credit, and its formulas m
 _MADE_BY_TOOLS = ("__pycache__", ".ipynb_checkpoints", ".pytest_cache", ".ruff_cache", ".DS_Store")
 _ARCHIVES = (".gz", ".bz2", ".xz", ".tar", ".tgz", ".7z", ".rar")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-_PREFACE = """
-**This copy is a release for students.** It has the notebooks, the labs and the environment, and no
-answers{given}, tests or benchmarks. Where a lab needs an answer that you have not written yet, it
-says which, and the notebook goes on. What stands below about `make test`, `make bench`,
-`make faults`, `make notebooks`, `solutions/`, `CONTRIBUTING.md`, `instructor/`, `labs release` and
-`labs grade` is about the whole course.
-"""
 
 
 class Leak(ValueError):
@@ -114,9 +108,7 @@ def contents(course: Path, given: Iterable[str] = ()) -> tuple[dict[str, bytes],
             raise ValueError(f"{name} is not a file of this course: it cannot be released")
         files[name] = path.read_bytes()
     text = files["README.md"].decode("utf-8")
-    title, _, rest = text.partition("\n")
-    told = f" but those of {', '.join(given)}" if given else ""
-    files["README.md"] = f"{title}\n{_PREFACE.format(given=told)}{rest}".encode()
+    files["README.md"] = handout.readme(text, files, given).encode()
     return files, notes
 
 

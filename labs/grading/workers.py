@@ -117,6 +117,7 @@ class Workers:
             grade = self._error(task, why, sandbox)
         self.results.add(grade, task.text)
         points = "" if grade.points is None else f" {grade.points:g}/{grade.of:g}"
+        points = points if grade.of else " (practice, not for credit)"
         self.say(f"{task.student}  {task.exercise.name}  {grade.state}{points}")
         return sandbox
 
