@@ -68,6 +68,33 @@ def test_not_used(text: str) -> None:
     assert not borrowed.uses([text])
 
 
+LOOKING = {
+    "frames": "import sys\ndef f():\n    return sys._getframe(1).f_locals",
+    "frames, by import": "from sys import _getframe as g",
+    "frames, by inspect": "import inspect\nF = inspect.currentframe",
+    "what a function holds": "def f(g):\n    return g.__globals__['groups']",
+    "what it closes over": "def f(attend):\n    return attend.__closure__[0]",
+    "in text": "def f(g):\n    return getattr(g, '__globals__')",
+    "all modules": "import sys as s\nM = s.modules",
+    "all modules, by import": "from sys import modules",
+    "all objects": "import gc\nO = gc.get_objects()",
+    "torch's modes": "from torch.utils._python_dispatch import _disable_current_modes",
+}
+
+
+@pytest.mark.parametrize("text", LOOKING.values(), ids=LOOKING)
+def test_looks_at_its_callers(text: str) -> None:
+    assert borrowed.looks(["x = 1", text])
+
+
+@pytest.mark.parametrize(
+    "text", ["import sys\nx = sys.path", "modules = []\nmodules.append(1)", "s = 'the f_back'",
+             "model.modules()", "x = ("],
+)  # fmt: skip
+def test_does_not_look_at_its_callers(text: str) -> None:
+    assert not borrowed.looks([text])
+
+
 def test_imported_in_one_cell_and_used_in_another() -> None:
     texts = ["from labs import mesh_3d", "def f():\n    return mesh_3d.judging.groups.groups"]
     assert borrowed.uses(texts) and not borrowed.uses(texts[1:])
@@ -85,7 +112,7 @@ def test_what_the_course_hands_out_uses_none(folder: str) -> None:
     for path in files:
         told = read(path.read_bytes(), path.suffix, NAMES)["exercises"]
         notes = [note for entry in told.values() if entry for note in entry["notes"]]
-        assert borrowed.NOTE not in notes, path.name
+        assert not {borrowed.NOTE, borrowed.LOOKS} & set(notes), path.name
 
 
 def test_only_what_is_sent_with_an_answer_counts() -> None:

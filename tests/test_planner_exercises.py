@@ -146,8 +146,13 @@ class TestWhatTheJudgesAsk:
         for _, (_, memory, costs, given) in cases:
             seconds, held = costs(**given)
             assert held <= memory
-            beaten += any(s < seconds and kept <= memory for _, s, kept in costs.every())
+            beaten += any(s < seconds and kept <= memory for _, s, kept in best.every(costs))
         assert 0 < beaten < len(cases)
+
+    def test_the_costs_that_an_answer_gets_hold_no_search(self) -> None:
+        costs = best.Costs(8, 8, "H100-80GB", 1.3e9, 24, 64)
+        own = {name for name in dir(type(costs)) if not name.startswith("_")} - set(vars(costs))
+        assert own == set()
 
     def test_the_costs_take_no_floats_for_degrees(self) -> None:
         """As a ValueError it would be caught with what cannot be, and every layout left out."""

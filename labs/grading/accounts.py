@@ -109,6 +109,8 @@ def _calls(row: Row, phase: str, ranks: int) -> int:
     """Calls for each of which some bytes are allowed."""
     if row.op == "barrier":
         return 0 if phase else min(row.count, _MOST_BARRIERS)
+    if row.payload_bytes <= 0:
+        return 0
     return row.count * (ranks if row.op in _IN_PARTS else 1)
 
 

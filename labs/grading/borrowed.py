@@ -4,8 +4,9 @@
 
 Students have these files, for `check`; a rank can import them, and nothing but a reader can tell
 that from an answer. Named are imports of modules of the course with a part `judging` or `grading`,
-of `solutions`, and of the planner's search; the same by the names of modules that were imported;
-and text that holds such a name, as importlib or exec takes it. Text is parsed, nothing is executed.
+of `solutions`, and of the few others that work out what an exercise asks for; the same by the names
+of modules that were imported; and text that holds such a name, as importlib or exec takes it. Named
+too is what looks at its callers (`looks`). Text is parsed, nothing is executed.
 """
 
 from __future__ import annotations
@@ -22,14 +23,28 @@ NOTE = (
     "look at this"
 )
 """The note of a grade whose answer does."""
+LOOKS = (
+    "the answer looks into the code that calls it, or into all modules; somebody should look at "
+    "this"
+)
+"""The note of a grade whose answer does that: a judge can be found so, under whatever name."""
 
 _PARTS = ("judging", "grading")
-_SEARCH = ("labs", "planner", "search")
+_WORKS_OUT = (
+    ("labs", "planner", "search"), ("labs", "planner", "legal"),
+    ("labs", "planner", "lesson", "view"), ("labs", "tp_linear_pair", "sharding"),
+)  # fmt: skip
 # In text a module may stand as a path too, as open() takes it.
 _IN_TEXT = re.compile(
-    r"\blabs(?:[./\\]\w+){0,5}[./\\](?:judging|grading)\b|\blabs[./\\]planner[./\\]search\b|"
+    r"\blabs(?:[./\\]\w+){0,5}[./\\](?:judging|grading)\b|"
+    r"\blabs[./\\](?:planner[./\\](?:search|legal)|tp_linear_pair[./\\]sharding)\b|"
     rf"\bsolutions[./\\](?:{'|'.join(TOPICS)})\b"
 )
+_LOOKING = frozenset((
+    "_getframe", "_current_frames", "currentframe", "getouterframes", "f_back", "f_globals",
+    "f_locals", "__globals__", "__closure__", "cell_contents", "get_objects", "get_referrers",
+    "get_referents", "tb_frame", "_disable_current_modes", "__subclasses__",
+))  # fmt: skip
 _IMPORTERS = ("import_module", "__import__")
 
 
@@ -45,6 +60,30 @@ def uses(texts: Iterable[str]) -> bool:
     )
 
 
+def looks(texts: Iterable[str]) -> bool:
+    """Whether one of the texts looks at its callers, at what a function holds, or at sys.modules.
+
+    By the names that this needs, also in text. Never raises for what is in them.
+    """
+    for tree in filter(None, map(_parsed, texts)):
+        known = dict(_imported(tree))
+        if "sys.modules" in known.values():
+            return True
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute):
+                if node.attr in _LOOKING or _in_full(node, known) == "sys.modules":
+                    return True
+            elif isinstance(node, ast.Name):
+                if node.id in _LOOKING:
+                    return True
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                if node.value in _LOOKING:
+                    return True
+            elif isinstance(node, ast.alias) and node.name in _LOOKING:
+                return True
+    return False
+
+
 def _parsed(text: str) -> ast.Module | None:
     try:
         with warnings.catch_warnings():  # "\d" in a string is the student's own affair
@@ -58,7 +97,10 @@ def _is_judge(module: str) -> bool:
     parts = tuple(module.split("."))
     if parts[0] == "solutions":
         return True
-    return parts[0] == "labs" and (bool(set(parts) & set(_PARTS)) or parts[:3] == _SEARCH)
+    if parts[0] != "labs":
+        return False
+    works_out = any(parts[: len(one)] == one for one in _WORKS_OUT)
+    return works_out or bool(set(parts) & set(_PARTS))
 
 
 def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:

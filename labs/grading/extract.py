@@ -146,10 +146,11 @@ def _entry(found: cells.Definitions, name: str) -> dict | None:
         return None
     last = [node for cell in found.cells for node in cells.functions_named(cell.tree, name)][-1]
     stub = is_stub(last)
-    used = not stub and borrowed.uses(cell.text for cell in source.cells)
+    texts = [] if stub else [cell.text for cell in source.cells]
+    to_look_at = [borrowed.NOTE] * borrowed.uses(texts) + [borrowed.LOOKS] * borrowed.looks(texts)
     return dict(
         cells=[[cell.label, cell.text] for cell in source.cells],
-        notes=[*([borrowed.NOTE] if used else ()), *found.notes],
+        notes=[*to_look_at, *found.notes],
         stub=stub,
     )
 

@@ -62,6 +62,6 @@ def to_look_at(students: Iterable[Student], grades: Iterable[Grade]) -> list[str
     return unread + [
         f"{visible(one.student)}, {one.exercise}: {note}"
         for one in grades
-        for note in (LOOK, borrowed.NOTE)
+        for note in (LOOK, borrowed.NOTE, borrowed.LOOKS)
         if note in one.notes
     ]

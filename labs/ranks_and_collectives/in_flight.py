@@ -9,6 +9,7 @@ waited for.
 from __future__ import annotations
 
 import contextlib
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -22,7 +23,7 @@ class Flight:
 
     kind: str  # "send" or "recv"
     tensor: torch.Tensor
-    version: int  # counts writes by torch's own operations
+    version: int  # other after a write by one of torch's own operations
     work: object = None
     over: bool = False
 
@@ -35,6 +36,18 @@ def _reach(tensor: torch.Tensor) -> tuple[int, int]:
     """First byte of the memory, and the one after the last. Contiguous tensors only are sent."""
     start = tensor.data_ptr()
     return start, start + tensor.numel() * tensor.element_size()
+
+
+def _version(kind: str, tensor: torch.Tensor) -> int:
+    """torch's count of writes. In inference mode there is none: what is sent counts by its bytes.
+
+    What arrives then changes it by itself, and is not watched.
+    """
+    if not tensor.is_inference():
+        return tensor._version
+    if kind != "send":
+        return 0
+    return zlib.crc32(tensor.detach().cpu().contiguous().view(torch.uint8).numpy())
 
 
 @dataclass
@@ -60,7 +73,7 @@ class Log:
                 self.note("a tensor is sent that a message is still arriving in")
         if kind == "send" and any(f.kind == "recv" and f.over for f in self.flights):
             self.received_first = True
-        flight = Flight(kind, tensor, tensor._version)
+        flight = Flight(kind, tensor, _version(kind, tensor))
         self.flights.append(flight)
         return flight
 
@@ -69,7 +82,7 @@ class Log:
             if flight.work is not work or flight.over:
                 continue
             flight.over = True
-            if flight.tensor._version == flight.version:
+            if _version(flight.kind, flight.tensor) == flight.version:
                 continue
             if flight.kind == "send":
                 self.note("a tensor that was still being sent was written to before the wait")

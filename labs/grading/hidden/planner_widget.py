@@ -77,7 +77,8 @@ def _best(draw: random.Random) -> list[Asked]:
     found = []
     for sizes in draw.sample(CLUSTERS, 2):
         costs = best.Costs(*sizes)
-        every = sorted(((held, s, at) for at, s, held in costs.every()), key=lambda one: one[:2])
+        by_bytes = [(held, s, at) for at, s, held in best.every(costs)]
+        every = sorted(by_bytes, key=lambda one: one[:2])
         for memory in (every[len(every) // 2][0], every[-1][0]):
             fitting = [at for held, _, at in every if held <= memory]
             given = draw.choice(fitting)

@@ -57,19 +57,6 @@ class Costs:
         seconds = step_seconds(model, machine_of(cluster, frozen()), TODAY, at)
         return seconds, worst_stage(model, at, TODAY).total
 
-    def every(self) -> list[tuple[dict[str, int], float, float]]:
-        """Every layout that can be, with its seconds and bytes."""
-        found = []
-        for tp in divisors(self.gpus):
-            for pp in divisors(self.gpus // tp):
-                for mbs in MBS:
-                    at = dict(dp=self.gpus // tp // pp, pp=pp, tp=tp, mbs=mbs)
-                    try:
-                        found.append((at, *self(**at)))
-                    except ValueError:
-                        continue
-        return found
-
 
 def _whole(name: str, size: object) -> int:
     """As int, numpy's too."""
@@ -79,8 +66,21 @@ def _whole(name: str, size: object) -> int:
 
 
 @lru_cache(maxsize=32)
-def _every(costs: Costs) -> list[tuple[dict[str, int], float, float]]:
-    return costs.every()
+def every(costs: Costs) -> list[tuple[dict[str, int], float, float]]:
+    """Every layout that can be, with its seconds and bytes. Not of `Costs`, which an answer gets.
+
+    The list is kept: whoever asks again gets the same one.
+    """
+    found = []
+    for tp in divisors(costs.gpus):
+        for pp in divisors(costs.gpus // tp):
+            for mbs in MBS:
+                at = dict(dp=costs.gpus // tp // pp, pp=pp, tp=tp, mbs=mbs)
+                try:
+                    found.append((at, *costs(**at)))
+                except ValueError:
+                    continue
+    return found
 
 
 @lru_cache(maxsize=32)
@@ -108,13 +108,13 @@ def asked_cases(seed: int) -> list[Asked]:
     found = []
     for costs in clusters:
         memory = float(_of(costs)[1].usable)
-        fitting = sorted((s, tuple(at.items())) for at, s, held in _every(costs) if held <= memory)
+        fitting = sorted((s, tuple(at.items())) for at, s, held in every(costs) if held <= memory)
         given = dict(fitting[min(len(fitting) - 1, draw.randrange(3, 12))][1])
         found.append(_case(costs, memory, given))
     best = dict(fitting[0][1])
     found.append(_case(costs, memory, best))  # nothing beats it
-    tight = sorted(held for _, _, held in _every(costs))[:3][-1]
-    within = [at for at, _, held in _every(costs) if held <= tight]
+    tight = sorted(held for _, _, held in every(costs))[:3][-1]
+    within = [at for at, _, held in every(costs) if held <= tight]
     found.append(_case(costs, tight, within[-1]))  # hardly anything fits
     return found
 
@@ -169,7 +169,7 @@ def _wrong(args: tuple, got: object) -> tuple[str, str, str] | None:
     if held > memory:
         told = f"{of_sizes(at)} holds {held / 1e9:,.1f} GB of {memory / 1e9:,.1f} GB"
         return FITS, told, "the second number of cost(...) may be at most `memory`"
-    fitting = [one for one in _every(costs) if one[2] <= memory]
+    fitting = [one for one in every(costs) if one[2] <= memory]
     least = min(one[1] for one in fitting)
     if seconds <= least * (1 + 1e-9):
         return None
