@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import io
+import tokenize
 
 _DEEPEST = 200  # levels of a syntax tree; ast.unparse gives up at some 300
 # Cell magics whose body is Python; every other one (%%bash, %%html, ...) takes the whole cell.
@@ -40,11 +42,24 @@ def python(text: str) -> str:
             goes_on = bare.endswith("\\")
             continue
         taken = bare.startswith(("%", "!", "?")) or _ends_as_help(bare) or _assigns(bare)
+        taken = taken and not _is_open("\n".join(lines))
         goes_on = taken and bare.endswith("\\")
         lines.append(line[: len(line) - len(line.lstrip())] + "pass" if taken else line)
     text = "\n".join(lines)
     parse(text)
     return text
+
+
+def _is_open(text: str) -> bool:
+    """Whether a bracket or a long string is still open at the end: what follows is no magic."""
+    try:
+        for _ in tokenize.generate_tokens(io.StringIO(text + "\n").readline):
+            pass
+    except tokenize.TokenError as error:
+        return "multi-line" in str(error)  # statement or string
+    except SyntaxError:  # IndentationError of a half line
+        return False
+    return False
 
 
 def _ends_as_help(line: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from labs import exercise
-from labs.grading import extract
+from labs.grading import extract, newest
 from labs.grading.records import Submission
 from labs.ranks.unpack import is_constant
 
@@ -238,7 +238,7 @@ def test_of_two_files_the_newest_answer_counts() -> None:
         _file("timeless.ipynb", None, notebook("def f(): return 1")),
     ]
     for order in (files, files[::-1]):
-        found = extract.chosen(order, ["f", "g", "h"])
+        found = newest.chosen(order, ["f", "g", "h"])
         assert found["f"][0].file == "new.ipynb" and found["g"][0].file == "old.ipynb"
         assert found["h"] is None
         assert found["g"][1]["notes"] == []
@@ -251,7 +251,7 @@ def test_of_two_files_the_newest_answer_counts() -> None:
 
 def test_files_of_one_time_count_by_their_numbers() -> None:
     files = [_file(f"x-{n}.ipynb", 1.0, notebook(f"def f(): return {n}")) for n in (2, 10, 9)]
-    assert extract.chosen(files, ["f"])["f"][0].file == "x-10.ipynb"
+    assert newest.chosen(files, ["f"])["f"][0].file == "x-10.ipynb"
 
 
 def test_the_ranks_take_what_was_read() -> None:
@@ -265,3 +265,12 @@ def test_the_ranks_take_what_was_read() -> None:
             assert kept or is_constant(node.value)
     with pytest.raises(KeyError):
         extract.source_of(f_of("x = 1"), "f")
+
+
+def test_a_line_that_goes_on_is_no_magic() -> None:
+    text = "%matplotlib inline\ndef f(a):\n    %time b = 1\n    return ((a + 1)\n      % 7)\n"
+    source = extract.read(notebook(text), ".ipynb", ["f"])["exercises"]["f"]
+    [[_, kept]] = source["cells"]
+    scope: dict = {}
+    exec(kept, scope)
+    assert scope["f"](8) == 2

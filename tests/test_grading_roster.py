@@ -83,3 +83,29 @@ class TestRoster:
             roster.read(tmp_path / "r.csv", [])
         with pytest.raises(ValueError, match="cannot be read: No such file"):
             roster.read(tmp_path / "none.csv", [])
+
+    def test_a_number_that_two_people_have_is_nobodys(self, tmp_path) -> None:
+        text = "Name,ID\nada,7\nbob,7\ncy,8\n"
+        found = roster.read(people(tmp_path, text), ["ada", "bob", "cy"])
+        assert sorted(found.row_of) == ["ada", "bob", "cy"]
+        assert [row["id"] for row in found.rows] == ["", "", "8"]
+        assert found.identifier == "name" and found.who("bob") == "bob"
+        assert found.warnings == [
+            "7 stands for several people in the roster's column id; it is used for none of them"
+        ]
+
+    def test_people_are_told_apart_by_a_column_in_which_all_differ(self, tmp_path) -> None:
+        text = "Username,Name,Email\nx@u,ada,a@u\nx@u,grace,g@u\n"
+        found = roster.read(people(tmp_path, text), ["ada", "grace"])
+        assert found.identifier == "email"
+        assert [found.who(one) for one in ("ada", "grace")] == ["a@u", "g@u"]
+        assert found.warnings == []
+
+    def test_where_no_column_tells_them_apart_both_are_named(self, tmp_path) -> None:
+        text = "First name,Last name,Email address\nada,,a@x\nbob,,x@x\ncy,,x@x\n"
+        found = roster.read(people(tmp_path, text), ["ada", "bob", "cy"])
+        assert [found.who(one) for one in ("ada", "bob", "cy")] == ["a@x", "", ""]
+        assert found.warnings == [
+            "x@x stands for several people in the roster's column email address; it is used for "
+            "none of them"
+        ]

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from labs.grading import extract
-from labs.grading.sandbox import becoming, folder, network, zygote
+from labs.grading.sandbox import becoming, folder, network, probe, zygote
 from labs.grading.sandbox.launcher import Sandbox, SandboxError
 from labs.grading.sandbox.limits import Limits
 from tests.shut_in import launched, on_rank
@@ -187,3 +188,18 @@ def test_a_start_that_fails_leaves_nothing_open(tmp_path: Path, monkeypatch) -> 
         started._start({"ranks": 3, "limits": Limits().to_json()})
         assert sorted(os.listdir("/proc/self/fd")) == before
         assert b"no more processes" in here.recv(4096)
+
+
+@pytest.mark.ranks
+def test_python_must_be_readable_where_a_rank_is_another_user(sandbox: Sandbox) -> None:
+    """Else what an answer imports later is missing, and looks like its own fault."""
+    everybody = all(
+        above.stat().st_mode & 0o001
+        for file in (os.__file__, torch.__file__)
+        for above in Path(file).resolve().parents
+    )
+    why = probe.works(sandbox)
+    if everybody or sandbox.isolation == "none":
+        assert why == ""
+    else:
+        assert "may not read Python's own files" in why

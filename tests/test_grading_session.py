@@ -67,7 +67,9 @@ class TestTakenUpAgain:
         (given / "ada.ipynb").write_bytes(notebook([IMPORTS, OTHER, ZIGZAG]))
         told = grade(given, out, "--diff")
         asked = [(one.student, one.exercise.name, one.round) for one in judged.asked]
-        assert asked == [("ada", NAMES[2], 1)]
+        assert asked == [("ada", NAMES[2], 1), ("ada", "zigzag_positions", 1)], (
+            "its reason is another one"
+        )
         assert f"ada: {NAMES[2]}: PASS 10 of 10 → FAIL 0 of 10" in told.output
         changed = [line.split(":")[0] for line in told.output.splitlines() if "→" in line]
         assert set(changed) == {"ada"}

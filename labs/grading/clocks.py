@@ -11,6 +11,12 @@ from dataclasses import dataclass
 from labs import topics
 from labs.grading.archive import Entry
 
+# Abbreviations in hours from UTC: those of RFC 822, and Europe's in summer, which zoneinfo lacks.
+_HOURS = {
+    "EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7,
+    "WEST": 1, "CEST": 2, "EEST": 3,
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Person:
@@ -28,12 +34,19 @@ def nbgrader(stamp: Entry | None) -> float | None:
         text = stamp.load().decode("utf-8-sig").strip()[:100]
         day, _, zone = text.rpartition(" ")
         if not re.fullmatch(r"[\d:.,+Zz-]+", zone):
-            known = zoneinfo.ZoneInfo(zone)
+            known = _zone(zone)
             return datetime.datetime.fromisoformat(day).replace(tzinfo=known).timestamp()
         told = datetime.datetime.fromisoformat(text)
     except (ValueError, OverflowError, OSError, zoneinfo.ZoneInfoNotFoundError):
         return None
     return (told if told.tzinfo else told.replace(tzinfo=datetime.UTC)).timestamp()
+
+
+def _zone(name: str) -> datetime.tzinfo:
+    """Raises zoneinfo.ZoneInfoNotFoundError, or ValueError, for what is none."""
+    if name in _HOURS:
+        return datetime.timezone(datetime.timedelta(hours=_HOURS[name]))
+    return zoneinfo.ZoneInfo(name)
 
 
 def gradescope(content: bytes) -> dict[str, Person]:
@@ -62,11 +75,13 @@ def gradescope(content: bytes) -> dict[str, Person]:
 
 def table(content: bytes, students: set[str]) -> dict[str, float]:
     """{student: seconds since 1970} of times.csv. Raises ValueError, with the line, for others."""
-    if not content.strip():
+    if not content.removeprefix(b"\xef\xbb\xbf").strip():
         return {}
     try:
         rows = list(csv.reader(content.decode("utf-8-sig").splitlines()))
-    except (UnicodeDecodeError, csv.Error) as error:
+    except UnicodeDecodeError:
+        raise ValueError("times.csv is not saved as UTF-8; save it anew as UTF-8") from None
+    except csv.Error as error:
         raise ValueError(f"times.csv cannot be read: {error}") from None
     if [name.strip().lower() for name in rows[0]] != ["student", "submitted"]:
         raise ValueError(f"times.csv begins with student,submitted; got {','.join(rows[0])[:80]!r}")
@@ -91,6 +106,7 @@ def table(content: bytes, students: set[str]) -> dict[str, float]:
                 f"{where}: a time is written as 2027-01-31T18:00:00+01:00, got {text[:80]!r}"
             ) from None
         if told.tzinfo is None:
-            raise ValueError(f"{where}: {text} has no zone; write {text}+00:00 for UTC")
+            day = told.isoformat()  # with a time, where it has none
+            raise ValueError(f"{where}: {text} has no zone; write {day}+00:00 for UTC")
         found[student] = told.timestamp()
     return found

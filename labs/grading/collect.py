@@ -66,7 +66,12 @@ def collected(path: str | Path) -> Collected:
     table = at_root.get("times.csv") or _beside(path)
     when |= clocks.table(table, {one.student for one in found.submissions})
     found.submissions = [
-        replace(one, submitted=when.get(one.student, one.submitted)) for one in found.submissions
+        replace(
+            one,
+            submitted=when.get(one.student, one.submitted),
+            changed=one.changed or one.submitted,
+        )
+        for one in found.submissions
     ]
     found.notes += _alike(by_student)
     return found
@@ -122,7 +127,15 @@ def _add(found: Collected, student: str, owned: list[tuple[Entry, students.Owner
     added: list[Submission] = []
 
     def when(one: Entry) -> float | None:
-        return clocks.nbgrader(stamps.get(one.path[:2])) or one.modified
+        stamp = stamps.get(one.path[:2])
+        return one.modified if stamp is None else clocks.nbgrader(stamp)
+
+    found.notes += [
+        f"{student}: the time in {stamp.file} cannot be understood, so nobody knows when it was "
+        "handed in; times.csv can tell it"
+        for stamp in stamps.values()
+        if clocks.nbgrader(stamp) is None
+    ]
 
     few, more = _few(entries)
     added += [_problem(student, one, told, when(one)) for one, told in more]
@@ -130,7 +143,7 @@ def _add(found: Collected, student: str, owned: list[tuple[Entry, students.Owner
         if one.name.lower().endswith(".zip") and not one.problem:
             added += _inside(student, one, when(one), found)
         else:
-            added.append(_submission(student, one, when(one)))
+            added.append(replace(_submission(student, one, when(one)), changed=one.modified))
     for one in others:
         if added:
             found.notes.append(f"{student}: {one.file} is no notebook and was left out")

@@ -17,12 +17,10 @@ import ast
 import difflib
 import re
 import warnings
-from collections.abc import Iterable
 
 from labs import cells
 from labs.answers import is_stub
 from labs.grading import borrowed
-from labs.grading.records import Submission
 from labs.ranks.ship import Cell, Source
 
 MOST_BYTES = 5_000_000  # of a file; a solved notebook of the course with its pictures has 0.6 MB
@@ -30,6 +28,9 @@ MOST_CELLS = 1_000
 MOST_CODE = 1_000_000  # characters of all code cells together
 MOST_LINES = 20_000
 _DEEPEST = 100  # brackets in each other in a notebook's JSON; notebook format 4 needs 10
+_NOTEBOOK = re.compile(r'\s*\{\s*"(?:cells|metadata|nbformat|nbformat_minor|worksheets)"\s*:')
+ONLY_THE_STUB = "the stub was found, and no answer that can be graded"
+"""How the note of an answer begins that was perhaps meant to be elsewhere."""
 _LONGEST = 300  # characters of a problem or note
 _MOST_TOLD = 50  # problems, notes of an exercise, names of functions
 
@@ -66,39 +67,6 @@ def source_of(told: dict, name: str) -> Source:
     return Source(name, [Cell(label, text) for label, text in entry["cells"]])
 
 
-def chosen(
-    files: Iterable[tuple[Submission, dict]], names: Iterable[str]
-) -> dict[str, tuple[Submission, dict] | None]:
-    """Of one student's files the one that counts for each exercise, with what `read` told of it.
-
-    The newest file with an answer counts; where none has one, the newest with a stub. Files of one
-    time count by their names, the last first. A note in the entry names those that do not count.
-    """
-    in_order = sorted(files, key=lambda one: _age(one[0]), reverse=True)
-    return {name: _newest(in_order, name) for name in names}
-
-
-def _newest(files: list[tuple[Submission, dict]], name: str) -> tuple[Submission, dict] | None:
-    having = [(one, told["exercises"].get(name)) for one, told in files]
-    having = [(one, entry) for one, entry in having if entry is not None]
-    answers = [(one, entry) for one, entry in having if not entry["stub"]]
-    if not having:
-        return None
-    counts, entry = (answers or having)[0]
-    others = [one.file for one, _ in answers if one is not counts]
-    if others:
-        note = f"{name} is in {_words([counts.file, *others])}; the newest, {counts.file}, counts"
-        entry = {**entry, "notes": [*entry["notes"], note]}
-    return counts, entry
-
-
-def _age(one: Submission) -> tuple:
-    """What files are ordered by: the time, then the name with its numbers as numbers."""
-    parts = re.split(r"(\d+)", one.file)
-    numbered = tuple((0, int(p), "") if p.isdecimal() else (1, 0, p) for p in parts if p)
-    return (one.submitted is not None, one.submitted or 0.0, numbered)
-
-
 class _TooMuch(ValueError):
     """More than a notebook of the course can hold."""
 
@@ -115,6 +83,8 @@ def _read(content: bytes, suffix: str, names: list[str]) -> dict:
             texts = [(file, content.decode("utf-8-sig"))]
         except UnicodeDecodeError:
             raise ValueError(f"{file} is not saved as UTF-8; save it anew as UTF-8") from None
+        if _NOTEBOOK.match(texts[0][1]):
+            texts, aside = _notebook("the notebook", content)  # whatever it is called
     elif suffix == ".ipynb":
         texts, aside = _notebook(file, content)
     else:
@@ -131,6 +101,8 @@ def _read(content: bytes, suffix: str, names: list[str]) -> dict:
         told["exercises"][name] = entry
         if entry is None:
             told["missing"][name] = f"answer not found: {_why(found, name, names, aside)}"
+        elif entry["stub"] and (meant := _meant(found, name, aside)):
+            entry["notes"] = [f"{ONLY_THE_STUB}: {meant}"]
         else:
             entry["notes"] += stub_note
     return told
@@ -218,7 +190,19 @@ def _refuse_much(texts: list[tuple[str, str]]) -> None:
 def _why(
     found: cells.Definitions, name: str, names: list[str], aside: list[tuple[str, str]]
 ) -> str:
-    """Why there is no answer of that name: where it was perhaps meant to be."""
+    """Why there is no answer of that name."""
+    if meant := _meant(found, name, aside):
+        return meant
+    defined = found.functions()
+    missing = [other for other in names if other not in defined]
+    for near in difflib.get_close_matches(name, [f for f in defined if f not in names]):
+        if difflib.get_close_matches(near, missing, n=1) == [name]:
+            return f"{found.file} defines {near}; did you mean {name}?"
+    return f"{found.file} defines no function {name}"
+
+
+def _meant(found: cells.Definitions, name: str, aside: list[tuple[str, str]]) -> str | None:
+    """Where the answer was perhaps meant to be, besides a `def` at the top of a cell."""
     header = re.compile(rf"^[ \t]*(?:async[ \t]+)?def[ \t]+{re.escape(name)}[ \t]*\(", re.MULTILINE)
     for label, text in aside:
         if header.search(text):
@@ -228,17 +212,14 @@ def _why(
             return f"in {cell.label} {name} is {told}; define it with def at the top of a cell"
     if found.problems and (label := _unparsed(found, header)):
         return f"def {name} stands in {label}, which cannot be read as Python"
-    defined = found.functions()
-    missing = [other for other in names if other not in defined]
-    for near in difflib.get_close_matches(name, [f for f in defined if f not in names]):
-        if difflib.get_close_matches(near, missing, n=1) == [name]:
-            return f"{found.file} defines {near}; did you mean {name}?"
-    return f"{found.file} defines no function {name}"
+    return None
 
 
 def _other_binding(tree: ast.Module, name: str) -> str | None:
     """How a cell binds a name otherwise than by `def` at its top."""
     for node in tree.body:
+        if isinstance(node, ast.FunctionDef) or _wraps(node, name):
+            continue  # a stub, another function; or the lesson's own f = or_answer(f)
         if isinstance(node, ast.AsyncFunctionDef) and node.name == name:
             return "an async function"
         if isinstance(node, ast.ClassDef) and node.name == name:
@@ -250,6 +231,13 @@ def _other_binding(tree: ast.Module, name: str) -> str | None:
                 "imported" if imported else "assigned to"
             )  # fmt: skip
     return None
+
+
+def _wraps(node: ast.stmt, name: str) -> bool:
+    """Whether a statement binds a name to something made of it."""
+    value = getattr(node, "value", None) if isinstance(node, (ast.Assign, ast.AnnAssign)) else None
+    inner = ast.walk(value) if value is not None else ()
+    return any(isinstance(one, ast.Name) and one.id == name for one in inner)
 
 
 def _unparsed(found: cells.Definitions, header: re.Pattern) -> str | None:
@@ -283,7 +271,3 @@ def _short(text: str) -> str:
 
 def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
-
-
-def _words(names: list[str]) -> str:
-    return ", ".join(names[:-1]) + " and " + names[-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from labs.grading import borrowed
+from labs.grading import borrowed, extract
 from labs.grading.reading import Student
 from labs.grading.records import LOOK, Grade
 from labs.grading.words import counted, visible
@@ -55,13 +55,14 @@ def no_longer(before: Mapping | None, exercises: Collection[str]) -> list[str]:
 def to_look_at(students: Iterable[Student], grades: Iterable[Grade]) -> list[str]:
     """A note on each file that could not be read, and each grade that somebody should look at."""
     unread = [
-        f"{visible(one.name)} has no total: {visible(one.problems[0])}"
+        f"{visible(one.name)} {'has no total' if one.lost else 'was graded without it'}: "
+        f"{visible(problem)}"
         for one in students
-        if one.unread
+        for problem in one.problems[: 1 if one.unread else None]
     ]
     return unread + [
         f"{visible(one.student)}, {one.exercise}: {note}"
         for one in grades
-        for note in (LOOK, borrowed.NOTE, borrowed.LOOKS)
-        if note in one.notes
+        for note in one.notes
+        if note in (LOOK, borrowed.NOTE, borrowed.LOOKS) or note.startswith(extract.ONLY_THE_STUB)
     ]

@@ -133,9 +133,15 @@ def _student(
         says.append("no total: nothing of what was handed in could be graded")
     elif missing:
         says.append(f"no total yet: there is no grade for {', '.join(missing)}")
+    lost = [visible(one) for one in told.get("lost", ())]
+    if lost and own:
+        says.append(
+            f"no total yet: {', '.join(lost)} could not be read, and nobody knows what is in it; "
+            "ask for it anew, or take it away, and grade again"
+        )
     raw = total = None
     late = points.late(told.get("submitted"))
-    if not failed and not missing:
+    if not failed and not missing and not lost:
         exact = sum((hundredths(own[n].points or 0) for n in counted_ones), Decimal(0))
         raw = float(exact)
         total = float(hundredths(exact * Decimal(repr(late.factor))))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from labs.exercise import Exercise
-from labs.grading import extract
+from labs.grading import extract, newest
 from labs.grading.records import Submission
 from labs.grading.sandbox.launcher import Sandbox
 from labs.ranks.run import RunFailed
@@ -25,11 +25,14 @@ class Student:
     problems: list[str] = field(default_factory=list)
     told: list[tuple[Submission, dict]] = field(default_factory=list)
 
+    lost: list[str] = field(default_factory=list)  # files in which nothing could be read
+
     def to_json(self) -> dict:
         """As submissions.json has it."""
         return dict(
-            file=", ".join(self.files), submitted=self.submitted, problems=list(self.problems)
-        )
+            file=", ".join(self.files), submitted=self.submitted, problems=list(self.problems),
+            lost=list(self.lost),
+        )  # fmt: skip
 
     @property
     def unread(self) -> bool:
@@ -38,7 +41,7 @@ class Student:
 
     def answer(self, exercise: str) -> tuple[Source | None, tuple[str, ...]]:
         """The answer to an exercise, None where it is not there or a stub; and notes."""
-        chosen = extract.chosen(self.told, [exercise])[exercise]
+        chosen = newest.chosen(self.told, [exercise])[exercise]
         if chosen is None:
             why = [told["missing"].get(exercise, "") for _, told in self.told]
             return None, tuple(dict.fromkeys(filter(None, why))) or ("answer not found",)
@@ -60,10 +63,13 @@ def students(found: Sequence[Submission], names: list[str], sandbox: Sandbox) ->
         student.files.append(one.file)
         student.problems += one.problems
         if one.problems:
+            student.lost.append(one.file)
             continue
         told = _read(one, names, sandbox)
         student.problems += [f"{one.file}: {problem}" for problem in told["problems"]]
         student.told.append((one, told))
+        if told["problems"] and not _found(told):
+            student.lost.append(one.file)
     for student in known.values():
         student.submitted = _submitted(found, student)
     return [known[name] for name in sorted(known)]

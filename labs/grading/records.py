@@ -88,3 +88,4 @@ class Submission:
     suffix: str  # ".ipynb" or ".py"
     submitted: float | None = None  # seconds since 1970, where what was collected tells it
     problems: tuple[str, ...] = ()  # why it cannot be read, in words
+    changed: float | None = None  # the file's own time, by which one student's are ordered

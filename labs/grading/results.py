@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from labs.grading.isolation import NONE
@@ -22,9 +22,11 @@ FILE = "results.jsonl"
 _Key = tuple[str, str]
 
 
-def digest(source: Source | None) -> str:
-    """What tells one answer's text from another's."""
-    told = None if source is None else [(cell.label, cell.text) for cell in source.cells]
+def digest(source: Source | None, notes: Sequence[str] = ()) -> str:
+    """What tells one answer's text from another's; where there is none, one reason from another."""
+    told: list = [list(notes)]
+    if source is not None:
+        told = [(cell.label, cell.text) for cell in source.cells]
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
 

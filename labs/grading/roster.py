@@ -12,6 +12,7 @@ import csv
 import io
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,9 +46,9 @@ class Roster:
 
     @property
     def identifier(self) -> str:
-        """The column that identifies people: the first that all have, else that most have."""
+        """The column that tells most people apart: the first in which all differ, if one does."""
         rows = list(self.row_of.values()) or self.rows
-        return max(_IDENTIFIERS, key=lambda name: sum(bool(row.get(name)) for row in rows))
+        return max(_IDENTIFIERS, key=lambda name: len(_once(rows, name)))
 
     def who(self, student: str) -> str:
         """What identifies a student in the roster's own words; empty where nothing does."""
@@ -58,6 +59,12 @@ class Roster:
         """Rows of people who handed nothing in, or whose match is not clear."""
         taken = [id(row) for row in self.row_of.values()]
         return [row for row in self.rows if id(row) not in taken]
+
+
+def _once(rows: Iterable[Mapping[str, str]], column: str) -> set[str]:
+    """What stands in a column for one person alone."""
+    often = Counter(row.get(column, "") for row in rows)
+    return {told for told, count in often.items() if told and count == 1}
 
 
 def cell(row: Mapping[str, str], *columns: str) -> str:
@@ -99,6 +106,14 @@ def read(path: str | Path, students: Iterable[str]) -> Roster:
             warnings.append(f"{visible(student)} fits {told} of the roster; neither is used")
     row_of = {student: fits[0] for student, fits in found.items() if len(fits) == 1}
     roster = Roster(rows, row_of, warnings)
+    for column in dict.fromkeys(("id", roster.identifier)):
+        for told in sorted({row.get(column, "") for row in rows} - _once(rows, column) - {""}):
+            warnings.append(
+                f"{visible(told)} stands for several people in the roster's column {column}; it is "
+                "used for none of them"
+            )
+            for row in rows:
+                row[column] = "" if row.get(column) == told else row.get(column, "")
     warnings += [f"not in the roster: {visible(s)}" for s in students if s not in row_of]
     warnings += [
         f"in the roster, but without a submission: {visible(label(row))}" for row in roster.without

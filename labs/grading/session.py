@@ -68,6 +68,11 @@ def run(wanted: Wanted, say: Callable[[str], None]) -> Outcome:
         raise ValueError(f"--jobs must be 1 to {_MOST_JOBS}, got {wanted.jobs}")
     if not 1 <= wanted.seconds <= 600:
         raise ValueError(f"--seconds must be 1 to 600, got {wanted.seconds:g}")
+    if wanted.submissions.is_dir() and _is_in(wanted.out, wanted.submissions):
+        raise ValueError(
+            f"{wanted.out} lies in {wanted.submissions}, and would be taken for a student; give "
+            "--out a folder beside it"
+        )
     found = collected(wanted.submissions)
     say(f"{counted(len(found.submissions), 'file')} found; making a place to run what is in them")
     with (
@@ -77,6 +82,10 @@ def run(wanted: Wanted, say: Callable[[str], None]) -> Outcome:
     ):
         say(f"isolation: {level.words}")
         return _graded(wanted, found, secret, level, sandbox, results, say, passed_over)
+
+
+def _is_in(inner: Path, outer: Path) -> bool:
+    return inner.resolve().is_relative_to(outer.resolve())
 
 
 def _graded(wanted, found, secret, level, sandbox, results, say, notes) -> Outcome:  # noqa: ANN001
@@ -126,7 +135,7 @@ def _graded(wanted, found, secret, level, sandbox, results, say, notes) -> Outco
 
 def _task(student: reading.Student, exercise: Exercise) -> Task:
     source, notes = student.answer(exercise.name)
-    return Task(student.name, exercise, source, notes, digest(source))
+    return Task(student.name, exercise, source, notes, digest(source, notes))
 
 
 def _rounds(
