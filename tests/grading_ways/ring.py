@@ -175,7 +175,91 @@ def zigzag_positions(rank: int, ranks: int, length: int) -> torch.Tensor:
 """,
 }
 
+FORWARD = {
+    "a generator of blocks, in inference mode": """
+import torch
+import torch.distributed as dist
+import functools
+from dataclasses import dataclass
+
+
+@dataclass
+class Block:
+    k: torch.Tensor
+    v: torch.Tensor
+
+    def parts(self):
+        return [self.k, self.v]
+
+
+def hops(block, rank, n, group):
+    right, left = (rank + 1) % n, (rank - 1) % n
+    op = functools.partial(dist.P2POp, group=group)
+    for step in range(n):
+        if step + 1 == n:
+            yield (rank - step) % n, block
+            return
+        coming = Block(*map(torch.empty_like, block.parts()))
+        works = dist.batch_isend_irecv(
+            [op(dist.irecv, x, group_peer=left) for x in coming.parts()]
+            + [op(dist.isend, x, group_peer=right) for x in block.parts()])
+        yield (rank - step) % n, block
+        for work in reversed(works):
+            work.wait()
+        block = coming
+
+@torch.inference_mode()
+def ring_forward(q, k, v, q_places, k_places, attend, group=None):
+    n, rank = dist.get_world_size(group), dist.get_rank(group)
+    exact = torch.promote_types(q.dtype, torch.float32)
+    out = torch.zeros_like(q, dtype=exact)
+    lse = torch.full(q.shape[:-1], -torch.inf, dtype=exact)
+    for source, block in hops(Block(k.contiguous(), v.contiguous()), rank, n, group):
+        if (k_places[source] <= q_places.max()).any():
+            o, own = attend(q, block.k, block.v, q_places, k_places[source])
+            new = torch.logaddexp(lse, own)
+            a = torch.where(lse == -torch.inf, 0.0, torch.exp(lse - new))[..., None]
+            b = torch.where(own == -torch.inf, 0.0, torch.exp(own - new))[..., None]
+            out, lse = out * a + o * b, new
+    return out.to(q.dtype), lse
+""",
+    "two partial results stacked": """
+import torch
+import torch.distributed as dist
+
+def merge(a, b):
+    outs, lses = torch.stack([a[0], b[0]]), torch.stack([a[1], b[1]])
+    lse = torch.logsumexp(lses, 0)
+    weights = torch.exp(lses - lse).nan_to_num(0.0)
+    return (outs * weights.unsqueeze(-1)).sum(0), lse
+
+
+def ring_forward(q, k, v, q_places, k_places, attend, group=None):
+    rank, n = dist.get_rank(group), dist.get_world_size(group)
+    to = (rank + 1) % n if group is None else dist.get_global_rank(group, (rank + 1) % n)
+    frm = (rank - 1) % n if group is None else dist.get_global_rank(group, (rank - 1) % n)
+    exact = torch.promote_types(q.dtype, torch.float32)
+    state = torch.zeros(q.shape, dtype=exact), torch.full(q.shape[:-1], float("-inf"), dtype=exact)
+    block = torch.cat([k, v], -1)
+    d = k.shape[-1]
+    for step in range(n):
+        if step < n - 1:
+            coming = torch.empty_like(block)
+            works = [dist.isend(block, to, group=group), dist.irecv(coming, frm, group=group)]
+        src = (rank - step) % n
+        if k_places[src].min() <= q_places.max():
+            kk, vv = block[..., :d].contiguous(), block[..., d:].contiguous()
+            out, lse = attend(q, kk, vv, q_places, k_places[src])
+            state = merge(state, (out.to(exact), lse.to(exact)))
+        if step < n - 1:
+            for w in works:
+                w.wait()
+            block = coming
+    return state[0].to(q.dtype), state[1]
+""",
+}
 WAYS = {
+    "ring_forward": FORWARD,
     "sequence_scatter_gather": SEQUENCE,
     "merge_partials": MERGE,
     "causal_block_mask": MASK,

@@ -86,7 +86,7 @@ def judge_order(name: str, function: Callable | Source, seed: int) -> list[Verdi
 
 def judge_large(name: str, function: Callable | Source, seed: int) -> list[Verdict]:
     """One verdict: whether the values are right. The memory is held to the case's bound besides."""
-    job = _job("large blocks", 5, 4, heads=1, kv_heads=1, batch=1, width=2**16, plain=True,
+    job = _job("large blocks", 8, 4, heads=1, kv_heads=1, batch=1, width=2**16, plain=True,
                seed=seed)  # fmt: skip
     return _judged(ring.MEMORY, with_large_blocks, 1, name, function, job)
 

@@ -74,7 +74,7 @@ CASES: dict[str, list[Hidden]] = {
         _of("vocab_parallel_loss", "wide",
             lambda d: cases.vocab_parallel_loss(
                 WIDE_VOCABULARY[0], d, vocab=WIDE_VOCABULARY[2], size=WIDE_VOCABULARY[1]),
-            most_grown=112 * 2**20),
+            most_grown=85 * 2**20),
         _changed("vocab_parallel_loss"),
     ],
 }  # fmt: skip

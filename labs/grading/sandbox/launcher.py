@@ -39,6 +39,9 @@ _ENVIRONMENT = {
     "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
     "TORCH_CPP_LOG_LEVEL": "ERROR", "KINETO_LOG_LEVEL": "99",
     "PYTHONHASHSEED": "0",  # the order of a set is no other one in the next run
+    # A freed tensor of 1 MiB goes back to the system at once: memory is what is held, not what a
+    # heap has kept of it.
+    "MALLOC_MMAP_THRESHOLD_": "1048576",
 }  # fmt: skip
 
 
