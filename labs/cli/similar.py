@@ -15,7 +15,7 @@ from labs.grading.words import visible, visible_lines
 
 def report(path: str, only: str | None) -> int:
     """Print the report. What cannot be read is named on the error stream. Raises BadInput."""
-    from labs.grading import collect, extract
+    from labs.grading import collect, extract, newest
 
     graded = [name for name, one in exercise.exercises().items() if one.kind == "graded"]
     if only is not None and only not in graded:
@@ -31,7 +31,7 @@ def report(path: str, only: str | None) -> int:
             read.setdefault(one.student, []).append((one, told))
     answers: dict[str, dict[str, list[str]]] = {name: {} for name in graded}
     for student, files in read.items():
-        for name, chosen in extract.chosen(files, graded).items():
+        for name, chosen in newest.chosen(files, graded).items():
             found = chosen[1] if chosen is not None else None
             if found is not None and not found["stub"]:
                 answers[name][student] = [text for _, text in found["cells"]]
